@@ -1,0 +1,54 @@
+"""What a context is made with, and what is said to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hub.core.errors import InvalidRequest, UnknownType
+from hub.core.limits import DEFAULT_LIMITS, Limits
+from hub.core.requests import Attachment, ContextType
+from hub.core.values import check
+
+AgentContextType = ContextType
+"""``USER`` ("user"), ``TASK`` ("task") or ``BACKGROUND`` ("background", left out of lists for people)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """Settings of a context; every one has a default."""
+
+    agent: str | None = None
+    """The agent that answers its messages; None is the hub's default agent."""
+    limits: Limits = DEFAULT_LIMITS
+    """How much of each thing the context takes. A hub that it is linked to has the last word."""
+    stop_grace: float = 2.0
+    """Seconds that a task has to end after it was asked to, before it is reported and its writes are refused."""
+
+
+@dataclass(slots=True)
+class UserMessage:
+    """A message to an agent. ``attachments``: ``{"id", "name", "size", "type"}`` each, ``id`` names an upload of the hub."""
+
+    message: str
+    attachments: list[dict[str, Any]] = field(default_factory=list)
+    id: str = ""
+
+
+def to_type(type: AgentContextType | str) -> AgentContextType:
+    """A context's type by name. Raises UnknownType."""
+    try:
+        return AgentContextType(type)
+    except ValueError:
+        raise UnknownType(f"{str(type)[:60]!r} is not a type of context; the types are {', '.join(ContextType)}") from None
+
+
+def to_attachments(attachments: Any) -> list[Attachment]:
+    """Attachments as a request takes them. Raises InvalidRequest."""
+    plain = [check(item, f"/attachments/{index}") for index, item in enumerate(attachments)]
+    try:
+        return msgspec.convert(plain, list[Attachment])
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"attachments: {error}") from None

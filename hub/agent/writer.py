@@ -1,0 +1,465 @@
+"""How a facade's writes go out: each gets its key and time once, is seen at once, and waits until the record has it.
+
+Writers are thread-safe. Their link calls the methods of ``Linked`` from one thread; everything else may come from any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any, Final
+
+from hub.agent.batch import Batch, batch_of
+from hub.agent.current import run_of
+from hub.agent.ids import writer_name
+from hub.agent.link import Link
+from hub.agent.view import View
+from hub.core.changes import Change
+from hub.core.errors import Exists, Forbidden, HubError, InvalidRequest, NotFound, Overloaded, Removed, RunLost, Unavailable
+from hub.core.limits import Limits
+from hub.core.position import Position
+from hub.core.replica import Pending
+from hub.core.requests import AnyBody, AnyOperation, Apply, Create, Expected, LogAppend, Remove, Request, Role, RunRef
+from hub.core.runs import active_run
+from hub.core.state import ContextState, DoesNotFit
+
+_log = logging.getLogger(__name__)
+
+UNANSWERED: Final = 64
+"""Requests of one context that may be under way: a context remembers the outcomes of so many."""
+JOINED: Final = 20
+"""Appends to one entry that become one while they wait."""
+WAIT: Final = 5.0
+"""Seconds that a thread waits for room."""
+
+_CLOSED: Final[dict[str, type[HubError]]] = {
+    "exists": Exists,
+    "removed": Removed,
+    "replaced": Removed,
+    "not_found": NotFound,
+    "missing": NotFound,
+    "forbidden": Forbidden,
+}
+
+
+class Writer:
+    """One facade's way to its context: the view, what waits to be sent, what is under way."""
+
+    def __init__(self, id: str, link: Link, limits: Limits, *, pending_bytes: int = 8 * 1024 * 1024) -> None:
+        self.id = id
+        self.name = writer_name()
+        self.link = link
+        self.lock = threading.RLock()
+        self.closed_by: str | None = None
+        """Why the context takes no more writes here, or None."""
+        self.on_closed: Callable[[str], None] = lambda reason: None
+        self.ready: Future[None] = Future()
+        """Done once there is a state to read."""
+        self.held_run: RunRef | None = None
+        """The run that this process executes: what an agent's writes name when the code that makes them does not know."""
+        decides: bool = getattr(link, "decides", False)
+        self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=decides)
+        self._pending_bytes = pending_bytes
+        self._room = threading.Condition(self.lock)
+        self._n = 0
+        self._unsent: deque[Pending] = deque()
+        self._joined = 0
+        self._under_way: dict[str, Pending] = {}
+        self._held_back = False
+        self._weights: dict[Pending, int] = {}
+        self._bytes = 0
+        self._asked = 0
+        self._settled = 0
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
+        self._outcomes: dict[str, Future[dict[str, Any]]] = {}
+        self._failures: list[HubError] = []
+        self._watchers: list[Callable[[], None]] = []
+        self._batches: list[Batch] = []
+        self._lost = False
+        self._closing: HubError | None = None  # what refused the creation
+
+    # reading
+
+    def read(self) -> ContextState:
+        """The state with everything that came by. Hold ``lock`` for as long as you look at it."""
+        self._fold()
+        return self.view.state
+
+    @property
+    def unconfirmed(self) -> int:
+        """How many writes the record has not confirmed."""
+        return self._asked - self._settled
+
+    # writing
+
+    def apply(self, operations: list[AnyOperation], weight: int, *, expected: Expected | None = None) -> None:
+        """Write operations that are done together. Inside a batch they become part of it. ``weight``: bytes, about.
+
+        Raises HubError, and then nothing was written.
+        """
+        batch = batch_of(self)
+        if batch is not None:
+            self._add(batch, operations, weight, expected)
+            return
+        run = run_of(self.id)
+        with self.lock:
+            if self._join(operations, weight, run):
+                return
+            body = Apply(context=self.id, ops=operations, expected=expected, run=run or self._unnamed_run())
+            _, wake = self._write(body, weight)
+        if wake:
+            self.link.wake(self)
+
+    def submit(self, body: AnyBody, weight: int = 200, *, no: int = 0) -> Pending:
+        """Write a request that is no ``apply``. Returns what it did to the view. Raises HubError."""
+        with self.lock:
+            if batch_of(self) is not None:
+                raise InvalidRequest("only writes to state, output, data, metadata, log and progress go into a batch")
+            pending, wake = self._write(body, weight, no=no)
+        if wake:
+            self.link.wake(self)
+        return pending
+
+    def ask(self, body: AnyBody) -> Future[dict[str, Any]]:
+        """``submit``, and the answer when it comes: the result, or the HubError that refused it."""
+        outcome: Future[dict[str, Any]] = Future()
+        with self.lock:
+            _, wake = self._write(body, 200)
+            assert body.key is not None
+            self._outcomes[body.key] = outcome
+        if wake:
+            self.link.wake(self)
+        return outcome
+
+    def _write(self, body: AnyBody, weight: int, *, no: int = 0) -> tuple[Pending, bool]:
+        self._wait_for_room(weight)
+        body.key = f"{self.name}/{self._n + 1}"
+        pending = self.view.write(Request(body, self.link.author, self.link.now(), no=no))
+        self._n += 1
+        wake = not self._unsent
+        self._unsent.append(pending)
+        self._joined = 1
+        self._weights[pending] = weight
+        self._bytes += weight
+        self._asked += 1
+        if isinstance(body, Remove):
+            self.closed_by = "removed"
+        self._tell()
+        return pending, wake
+
+    def _wait_for_room(self, weight: int) -> None:
+        self.check_open()
+        if self._bytes + weight <= self._pending_bytes or not self._bytes:
+            return
+        if not _runs_a_loop() and self._room.wait_for(lambda: self._has_room(weight), WAIT):
+            self.check_open()
+            return
+        raise Overloaded(
+            f"context {self.id!r}: {self._bytes:,} bytes of writes wait for the hub already; flush from time to time"
+        )
+
+    def _has_room(self, weight: int) -> bool:
+        return self._bytes + weight <= self._pending_bytes or not self._bytes or self.closed_by is not None
+
+    def _unnamed_run(self) -> RunRef | None:
+        return self.held_run if self.held_run is not None and self.link.author.role is Role.AGENT else None
+
+    def _join(self, operations: list[AnyOperation], weight: int, run: RunRef | None) -> bool:
+        """Let text that is appended to an entry travel with the append before it, if that one still waits."""
+        if not self._unsent or self._joined >= JOINED or len(operations) != 1:
+            return False
+        last, new = self._unsent[-1], operations[0]
+        body = last.request.body
+        if not isinstance(new, LogAppend) or not isinstance(body, Apply) or last is not self.view.pending[-1]:
+            return False
+        old = body.ops[0]
+        if len(body.ops) != 1 or not isinstance(old, LogAppend) or old.id != new.id:
+            return False
+        if body.run != (run or self._unnamed_run()):
+            return False
+        self._wait_for_room(weight)
+        if not self._unsent or self._unsent[-1] is not last:
+            return False
+        both = Apply(context=self.id, ops=[LogAppend(id=new.id, text=old.text + new.text)], run=body.run, key=body.key)
+        self.view.rewrite_last(Request(both, last.request.author, last.request.now))
+        self._joined += 1
+        self._weights[last] += weight
+        self._bytes += weight
+        return True
+
+    # batches
+
+    def begin(self, batch: Batch) -> None:
+        """A block opens."""
+        with self.lock:
+            self._batches.append(batch)
+
+    def _add(self, batch: Batch, operations: list[AnyOperation], weight: int, expected: Expected | None) -> None:
+        if expected is not None:
+            raise InvalidRequest("a write that expects a version does not go into a batch")
+        with self.lock:
+            self.check_open()
+            body = Apply(context=self.id, ops=operations, run=batch.run or self._unnamed_run())
+            pending = self.view.write(Request(body, self.link.author, self.link.now(), nonce=str(len(batch.members))))
+            batch.members.append(pending)
+            batch.operations += operations
+            batch.weight += weight
+            self._tell()
+
+    def drop(self, batch: Batch) -> None:
+        """A block ends with nothing."""
+        with self.lock:
+            batch.open = False
+            self._batches.remove(batch)
+            if batch.members:
+                self.view.without(set(batch.members))
+                self._tell()
+
+    def send(self, batch: Batch) -> None:
+        """A block ends: what it wrote goes out as one. Raises HubError, and then nothing of it stays."""
+        with self.lock:
+            self.drop(batch)
+            if not batch.operations:
+                return
+            body = Apply(context=self.id, ops=batch.operations, run=batch.run or self._unnamed_run())
+            _, wake = self._write(body, batch.weight)
+        if wake:
+            self.link.wake(self)
+
+    # waiting
+
+    def check_open(self) -> None:
+        """Raises what says why nothing more can be written here."""
+        if self.closed_by is not None:
+            raise self._closing_error()
+
+    def flushed(self) -> Future[None]:
+        """Done once the record has all writes up to now; with the error if some were refused since the last time."""
+        done: Future[None] = Future()
+        with self.lock:
+            self._waiting.append((self._asked, done))
+        self._release()
+        return done
+
+    def raise_failures(self) -> None:
+        """Raises the first refusal that nobody has heard of; the others are its notes."""
+        with self.lock:
+            failures, self._failures = self._failures, []
+        if failures:
+            raise _first(failures)
+
+    def watch(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call ``told`` whenever the context may have changed, from any thread; it must be quick. Returns what ends it."""
+        with self.lock:
+            self._watchers.append(told)
+
+        def end() -> None:
+            with self.lock:
+                if told in self._watchers:
+                    self._watchers.remove(told)
+
+        return end
+
+    def _tell(self) -> None:
+        for told in list(self._watchers):
+            told()
+
+    def _release(self) -> None:
+        ready: list[tuple[Future[None], HubError | None]] = []
+        with self.lock:
+            while self._waiting and self._waiting[0][0] <= self._settled:
+                _, done = self._waiting.popleft()
+                failures, self._failures = self._failures, []
+                ready.append((done, _first(failures) if failures else None))
+        for done, error in ready:
+            if not done.set_running_or_notify_cancel():
+                continue
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+    # what the link calls
+
+    def outgoing(self) -> list[Request]:
+        """The requests to send next, in order."""
+        with self.lock:
+            room = UNANSWERED - len(self._under_way)
+            taken = [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))]
+            for pending in taken:
+                assert pending.request.body.key is not None
+                self._under_way[pending.request.body.key] = pending
+            self._held_back = bool(self._unsent)
+            return [pending.request for pending in taken]
+
+    def answered(self, key: str, position: Position, result: dict[str, Any]) -> None:
+        """A request was applied; its change comes by at ``position``, or came."""
+        with self.lock:
+            pending = self._under_way.pop(key, None)
+            if pending is None:
+                return
+            self._end(pending)
+            self._guarded(lambda: self.view.answered(pending, position))
+            outcome = self._outcomes.pop(key, None)
+            if isinstance(pending.request.body, Create) and not self.ready.done():
+                self.ready.set_result(None)
+            self._tell()
+        if outcome is not None:
+            outcome.set_result(result)
+        self._go_on()
+
+    def refused(self, key: str, error: HubError) -> None:
+        """A request was refused: it leaves the view."""
+        with self.lock:
+            pending = self._under_way.pop(key, None)
+            if pending is None:
+                return
+            self._end(pending)
+            self._guarded(lambda: self.view.refused(pending))
+            outcome = self._outcomes.pop(key, None)
+            creation = isinstance(pending.request.body, Create)
+            if creation:
+                self._closing = self._closing or error
+            elif outcome is None and not self._of_an_ended_run(pending, error):
+                self._failures.append(error)
+            self._tell()
+        if outcome is not None:
+            outcome.set_exception(error)
+        if creation:
+            self.closed(error.code)
+        self._go_on()
+
+    def followed(self, change: Change) -> None:
+        """The next confirmed change."""
+        with self.lock:
+            if self._lost:
+                return
+            parts = [part for part in change.parts if part["kind"] != "key"]
+            self._guarded(lambda: self.view.heard(Change(change.position, parts)))
+            if self._watchers and any(part["kind"] in ("patch", "closed") for part in parts):
+                self._fold()
+                self._tell()
+
+    def loaded(self, snapshot: dict[str, Any], tip_keys: Sequence[str] = ()) -> None:
+        """The state anew."""
+        with self.lock:
+            self._lost = False
+            self.view.load(ContextState.from_snapshot(snapshot), set(tip_keys))
+            if not self.ready.done():
+                self.ready.set_result(None)
+            self._tell()
+
+    def closed(self, reason: str) -> None:
+        """The context ended; what waits ends with the reason."""
+        with self.lock:
+            first = self.closed_by is None
+            self.closed_by = self.closed_by or reason
+            error = self._closing_error()
+            outcomes, self._outcomes = self._outcomes, {}
+            if first and (self._unsent or self._under_way or self._closing):
+                self._failures.append(error)
+            self._unsent.clear()
+            self._under_way.clear()
+            self._weights.clear()
+            self._bytes = 0
+            self._settled = self._asked
+            self._room.notify_all()
+            if not self.ready.done():
+                self.ready.set_exception(error)
+            self._tell()
+        for outcome in outcomes.values():
+            outcome.set_exception(error)
+        self._release()
+        self.on_closed(reason)
+
+    def confirm(self) -> None:
+        """The view is the record: what was written is confirmed as it is."""
+        with self.lock:
+            outcomes = []
+            if self._unsent:
+                self.view.confirm_all(pending for batch in self._batches for pending in batch.members)
+            while self._unsent:
+                pending = self._unsent.popleft()
+                self._end(pending)
+                outcome = self._outcomes.pop(str(pending.request.body.key), None)
+                if outcome is not None:
+                    outcomes.append((outcome, pending.worked.result))
+        for outcome, result in outcomes:
+            outcome.set_result(result)
+        self._release()
+
+    # inside
+
+    def _closing_error(self) -> HubError:
+        if self._closing is not None:
+            return type(self._closing)(self._closing.message, **self._closing.details)
+        return closing_error(self.id, self.closed_by or "")
+
+    def _end(self, pending: Pending) -> None:
+        self._settled += 1
+        self._bytes -= self._weights.pop(pending, 0)
+        self._room.notify_all()
+
+    def _go_on(self) -> None:
+        self._release()
+        with self.lock:
+            wake, self._held_back = self._held_back, False
+        if wake:
+            self.link.wake(self)
+
+    def _of_an_ended_run(self, pending: Pending, error: HubError) -> bool:
+        """A late write of a run that is over concerns nobody who still works here."""
+        body = pending.request.body
+        if not isinstance(error, RunLost) or not isinstance(body, Apply):
+            return False
+        run = active_run(self.view.state.document)
+        over = run is None or body.run is None or (run["id"], run["fence"]) != (body.run.id, body.run.fence)
+        if over:
+            _log.debug("context %s: a late write was refused: %s", self.id, error.message)
+        return over
+
+    def _fold(self) -> None:
+        self._guarded(self.view.fold)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except DoesNotFit as error:
+            _log.warning("context %s: a change did not fit, loading it again: %s", self.id, error)
+            self._lost = True
+            self.link.attach(self, create=False, replace=False)
+
+
+def closing_error(id: str, reason: str) -> HubError:
+    """The error for writes on a context that was closed for ``reason``."""
+    cls = _CLOSED.get(reason, Unavailable)
+    texts = {
+        "exists": "exists already at the hub; nothing written here was kept",
+        "removed": "was removed",
+        "replaced": "was replaced by another of the same id",
+        "not_found": "does not exist, or is not yours to see",
+    }
+    return cls(f"context {id!r} {texts.get(reason, f'is closed here: {reason}')}")
+
+
+def _runs_a_loop() -> bool:
+    """Whether this thread runs an event loop, which must not wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _first(failures: Sequence[HubError]) -> HubError:
+    error = failures[0]
+    for other in islice(failures, 1, 20):
+        error.add_note(f"and {other.code}: {other.message}")
+    if len(failures) > 20:
+        error.add_note(f"and {len(failures) - 20:,} more")
+    return error

@@ -1,0 +1,128 @@
+"""Operations on the log and on progress. Texts beyond their limit are cut here, whatever way they came in.
+
+A reader that holds the newest entries only shows nothing of a write to an older one; whoever holds the whole log works it out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hub.core.changes import Entry, Json
+from hub.core.changes import LogUpdate as LogUpdatePart
+from hub.core.draft import Draft
+from hub.core.errors import Exists, NotFound, UnknownType
+from hub.core.limits import Limits, cut, cut_content
+from hub.core.log import LogEntry
+from hub.core.requests import EntryType, LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet
+from hub.core.values import same
+
+_TYPES: Final = frozenset(EntryType)
+
+
+def check_entry_type(type: str) -> None:
+    """Raises UnknownType if there is no such type of entry."""
+    if type not in _TYPES:
+        raise UnknownType(f"{type[:60]!r} is not a type of log entry; the types are {', '.join(EntryType)}")
+
+
+def log_add(draft: Draft, op: LogAdd) -> None:
+    """Add an entry. Raises UnknownType, Exists."""
+    check_entry_type(op.type)
+    id = op.id or draft.request.make_id(draft.index)
+    log = draft.state.log
+    if log.get(id):
+        raise Exists(f"the log has an entry {id!r} already")
+    content, over = cut_content(op.content, draft.limits)
+    entry: Entry = {
+        "no": log.length,
+        "id": id,
+        "type": op.type,
+        "heading": cut(op.heading, draft.limits.heading),
+        "content": content,
+        "kvps": cut_kvps(op.kvps, draft.limits),
+        "timestamp": draft.request.now,
+    }
+    if over:
+        entry["cut"] = over
+    draft.add({"kind": "log.add", "entry": entry})
+
+
+def log_update(draft: Draft, op: LogUpdate) -> None:
+    """Replace what is named of an entry and differs. Raises UnknownType, NotFound."""
+    if op.type is not None:
+        check_entry_type(op.type)
+    entry = _find(draft, op.id)
+    if entry is None:
+        return
+    part: LogUpdatePart = {"kind": "log.update", "id": op.id}
+    if op.type is not None and op.type != entry.type:
+        part["type"] = op.type
+    if op.heading is not None and (heading := cut(op.heading, draft.limits.heading)) != entry.heading:
+        part["heading"] = heading
+    if op.content is not None:
+        content, over = cut_content(op.content, draft.limits)
+        if content != entry.content:
+            part["content"] = content
+        if over != entry.cut:
+            part["cut"] = over
+    if op.kvps is not None:
+        kvps = cut_kvps(op.kvps, draft.limits)
+        changed = {k: v for k, v in kvps.items() if k not in entry.kvps or not same(entry.kvps[k], v)}
+        if changed:
+            part["kvps"] = changed
+    if len(part) > 2:
+        draft.add(part)
+
+
+def log_append(draft: Draft, op: LogAppend) -> None:
+    """Append text; what is over the limit only counts. Raises NotFound."""
+    entry = _find(draft, op.id)
+    if entry is None:
+        return
+    text = op.text
+    over = entry.length + len(text) - draft.limits.content
+    if over > 0:
+        text = text[: max(0, len(text) - over)]
+    if text:
+        draft.add({"kind": "log.append", "id": op.id, "at": entry.units, "text": text})
+    if len(text) < len(op.text):
+        draft.add({"kind": "log.update", "id": op.id, "cut": entry.cut + len(op.text) - len(text)})
+
+
+def log_reset(draft: Draft, op: LogReset) -> None:
+    """Begin another log."""
+    draft.add({"kind": "log.reset", "log_id": draft.request.make_id(f"log{draft.index}")})
+    if draft.document["progress"]["entry"] is not None:
+        draft.replace(None, "progress", "entry")
+
+
+def progress_set(draft: Draft, op: ProgressSet) -> None:
+    """Say what goes on. Raises NotFound if there is no such entry."""
+    if op.entry is not None:
+        _find(draft, op.entry)
+    progress = {"text": cut(op.text, draft.limits.progress), "entry": op.entry, "active": op.active}
+    if progress != draft.document["progress"]:
+        draft.replace(progress, "progress")
+
+
+def cut_kvps(kvps: dict[str, Json], limits: Limits) -> dict[str, Json]:
+    """Pairs within the limits: keys, and texts however deep."""
+    return {cut(key, limits.key): _cut_value(value, limits) for key, value in kvps.items()}
+
+
+def _cut_value(value: Json, limits: Limits) -> Json:
+    if isinstance(value, str):
+        return cut(value, limits.value)
+    if isinstance(value, dict):
+        return cut_kvps(value, limits)
+    if isinstance(value, list):
+        return [_cut_value(item, limits) for item in value]
+    return value
+
+
+def _find(draft: Draft, id: str) -> LogEntry | None:
+    """The entry; None if it may be among those that are not held here."""
+    try:
+        return draft.state.log.find(id)
+    except LookupError:
+        raise NotFound(f"the log has no entry {id!r}; it may have been reset") from None

@@ -1,0 +1,165 @@
+"""A run: one execution of an agent on a context. All its transitions stand in ``TRANSITIONS``."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hub.core.changes import Entry
+from hub.core.draft import Draft
+from hub.core.errors import InvalidRequest, RunLost, RunRequired
+from hub.core.limits import cut_content
+from hub.core.pointer import own, shown
+from hub.core.requests import Role, RunEnd, RunOpen, RunRef, RunSet, RunStart
+
+_LONGEST_ERROR: Final = 2_000
+
+ACTIVE: Final = frozenset({"starting", "running", "waiting", "stopping"})
+
+TRANSITIONS: Final[dict[str, frozenset[str]]] = {
+    "starting": frozenset({"running", "waiting", "stopping", "finished", "failed", "stopped", "interrupted"}),
+    "running": frozenset({"waiting", "stopping", "finished", "failed", "stopped", "interrupted"}),
+    "waiting": frozenset({"running", "stopping", "finished", "failed", "stopped", "interrupted"}),
+    "stopping": frozenset({"finished", "failed", "stopped", "interrupted"}),
+    "finished": frozenset(),
+    "failed": frozenset(),
+    "stopped": frozenset(),
+    "interrupted": frozenset(),
+}
+"""From a status to those that may follow. Nothing follows the last four: another execution is another run."""
+
+
+def active_run(document: dict[str, Any]) -> dict[str, Any] | None:
+    """The context's run, if it is still going on."""
+    run: dict[str, Any] | None = document.get("run")
+    return run if run and run["status"] in ACTIVE else None
+
+
+def check_run(draft: Draft, named: RunRef | None) -> None:
+    """A write that names a run must name the active one; an agent's write must name it while there is one."""
+    run = active_run(draft.document)
+    if named is not None:
+        if run is None or (run["id"], run["fence"]) != (named.id, named.fence):
+            raise RunLost(f"run {shown(named.id)} is not this context's active run; its writes are refused")
+    elif run is not None and draft.request.author.role is Role.AGENT:
+        raise RunRequired("a run is active in this context: an agent's write must name it", run=run["id"])
+
+
+def move(draft: Draft, status: str, error: str | None = None) -> None:
+    """Bring the active run to another status. Raises RunLost if there is none, InvalidRequest if it cannot go there."""
+    run = active_run(draft.document)
+    if run is None:
+        raise RunLost("this context has no active run")
+    if status == run["status"]:
+        return
+    if status not in TRANSITIONS[run["status"]]:
+        raise InvalidRequest(f"a run that is {run['status']} cannot become {status}")
+    with draft.free():
+        draft.replace(status, "run", "status")
+        if error is not None:
+            draft.set(error[:_LONGEST_ERROR], "run", "error")
+        if status not in ACTIVE:
+            _ended(draft, status)
+
+
+def _ended(draft: Draft, status: str) -> None:
+    draft.set(draft.request.now, "run", "ended_at")
+    if status == "finished" and draft.document["run"]["messages"]:
+        draft.replace([], "run", "messages")
+    draft.replace(False, "running")
+    if draft.document["progress"]["active"]:
+        draft.replace(False, "progress", "active")
+
+
+def run_set(draft: Draft, op: RunSet) -> None:
+    """The worker says how its run goes."""
+    move(draft, op.status, op.error)
+
+
+def run_open(draft: Draft, body: RunOpen) -> dict[str, Any]:
+    """A run of the author's own; answers run and attempt."""
+    _none_active(draft)
+    with draft.free():
+        started = _begin(draft, agent=draft.document["agent"], worker=draft.request.author.sub, node="", messages=[])
+    move(draft, "running")
+    return started
+
+
+def run_start(draft: Draft, body: RunStart) -> dict[str, Any]:
+    """A run for the first waiting message, which the log shows from now on; answers run and attempt."""
+    _none_active(draft)
+    if not draft.document["queue"]:
+        raise InvalidRequest("no message waits in this context")
+    message = own(draft.document["queue"][0])
+    with draft.free():
+        draft.remove("queue", "0")
+        _show(draft, message)
+        return _begin(draft, agent=body.agent, worker=body.worker, node=body.node, messages=[message])
+
+
+def run_end(draft: Draft, body: RunEnd) -> dict[str, Any]:
+    """The hub ends a run; with ``again`` its messages wait once more."""
+    check_run(draft, body.run)
+    messages = draft.document["run"]["messages"]
+    move(draft, body.status, body.error)
+    if body.again and messages:
+        requeue(draft, messages)
+    return {}
+
+
+def requeue(draft: Draft, messages: list[dict[str, Any]]) -> None:
+    """Put a run's messages back at the head of the queue, for another attempt."""
+    with draft.free():
+        for message in reversed(messages):
+            draft.set({**own(message), "attempt": message.get("attempt", 1) + 1}, "queue", "0")
+        draft.replace([], "run", "messages")
+
+
+def _begin(
+    draft: Draft, *, agent: str | None, worker: str, node: str, messages: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Make a run and make it the active one."""
+    before = draft.document["run"]
+    attempt = max((message.get("attempt", 1) for message in messages), default=1)
+    run = {
+        "id": draft.request.make_id("run"),
+        "fence": (before["fence"] if before else 0) + 1,
+        "status": "starting",
+        "agent": agent,
+        "attempt": attempt,
+        "worker": worker,
+        "node": node,
+        "started_at": draft.request.now,
+        "messages": messages,
+    }
+    draft.replace(run, "run")
+    draft.replace(True, "running")
+    return {"run": {"id": run["id"], "fence": run["fence"]}, "attempt": attempt}
+
+
+def _show(draft: Draft, message: dict[str, Any]) -> None:
+    """The message as an entry of the log, under its own id. A message that comes again is there already, unless the log
+    was reset; it may have been edited since."""
+    content, over = cut_content(message["text"], draft.limits)
+    known = draft.state.log.get(message["id"])
+    if known is not None:
+        if known.content != content:
+            draft.add({"kind": "log.update", "id": known.id, "content": content, "cut": over})
+        return
+    entry: Entry = {
+        "no": draft.state.log.length,
+        "id": message["id"],
+        "type": "user",
+        "heading": "",
+        "content": content,
+        "kvps": {"attachments": own(message["attachments"])} if message["attachments"] else {},
+        "timestamp": draft.request.now,
+    }
+    if over:
+        entry["cut"] = over
+    draft.add({"kind": "log.add", "entry": entry})
+
+
+def _none_active(draft: Draft) -> None:
+    run = active_run(draft.document)
+    if run is not None:
+        raise InvalidRequest(f"run {run['id']} is active in this context; one runs at a time", run=run["id"])

@@ -1,0 +1,1 @@
+"""From one change to many connections: encoded once, the same bytes to everybody."""

@@ -1,0 +1,179 @@
+"""Who hears of a context's changes: viewers by their mode, and the contexts' facades in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hub.agent.link import Linked
+from hub.core.changes import Change, Part
+from hub.core.pointer import own
+from hub.core.position import Position
+from hub.core.replica import Pending, Replica
+from hub.core.state import ContextState
+from hub.fanout.outbox import Outbox
+from hub.fanout.ring import Ring, Sent
+from hub.fanout.room import Room, Viewer
+from hub.wire.codec import Encoded
+
+SMALL_DOCUMENT = 32_768
+"""Bytes up to which snapshot mode gets every mutation's snapshot."""
+SNAPSHOTS_PER_SECOND = 40
+SNAPSHOT_BYTES_PER_SECOND = 2_000_000
+TAIL_BYTES = 262_144
+TAIL = 50
+
+
+class Audience:
+    """A context's room, its replay ring, and the facades that follow it in this process."""
+
+    def __init__(self, id: str, replica: Replica) -> None:
+        self.id = id
+        self.topic = f"context:{id}"
+        self.room = Room()
+        self.facades: list[Linked] = []
+        self.ring = Ring(self.topic, replica.position)
+        self._replica = replica
+        self._prepared: dict[int, Encoded] = {}  # id of a pending write -> the snapshot after it
+        self._next_snapshot = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not self.room.members and not self.facades
+
+    # snapshots
+
+    def snapshot(self, state: ContextState, *, position: Position | None = None) -> Encoded:
+        """The snapshot event of a state as it is now."""
+        at = position or state.position
+        payload: dict[str, Any] = {"topic": self.topic, "epoch": at.epoch, "seq": at.seq, "document": state.document}
+        if state.closed is not None:
+            payload["closed"] = state.closed
+        event = Encoded("snapshot", payload)
+        event.encode_now()
+        return event
+
+    def prepare_snapshot(self, pending: Pending) -> None:
+        """Keep what snapshot mode will be shown of a write, while the state is just as the write left it."""
+        state = self._replica.state
+        if self.room.wants_snapshots and state.size <= SMALL_DOCUMENT and not _only_appends(pending.worked.parts):
+            self._prepared[id(pending)] = self.snapshot(state)
+
+    def forget_prepared(self) -> None:
+        """The writes were taken back; what was prepared for them is void."""
+        self._prepared.clear()
+
+    def tell(self, changes: list[Change], pending: list[Pending]) -> None:
+        """Changes that the record has now, in order. ``pending`` are the writes that they were, if they were this node's."""
+        writes = [id(write) for write in pending if write.worked.parts] or [0] * len(changes)
+        overtaken = False
+        for change, write in zip(changes, writes, strict=True):
+            sent = self.ring.push(change)
+            for facade in self.facades:
+                facade.followed(Change(change.position, sent.private.payload["parts"]))
+            snapshot = self._prepared.get(write)
+            overtaken = snapshot is None and (overtaken or not sent.only_appends)
+            self.room.send_change(sent, snapshot)
+        self._prepared.clear()
+        if overtaken and self.room.wants_snapshots:
+            self._send_newest()
+
+    def _send_newest(self) -> None:
+        """The newest state to snapshot mode: now, or when the pace allows the next one."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            if loop.time() >= self._next_snapshot:
+                self._snapshot_now()
+            else:
+                self._timer = loop.call_at(self._next_snapshot, self._snapshot_now)
+
+    def _snapshot_now(self) -> None:
+        self._timer = None
+        if not self.room.wants_snapshots:
+            return
+        with self._replica.confirmed() as state:
+            if not state.exists:
+                return
+            self.room.send_snapshot(self.snapshot(state))
+            size = state.size
+        if size > SMALL_DOCUMENT:
+            pace = max(1 / SNAPSHOTS_PER_SECOND, size / SNAPSHOT_BYTES_PER_SECOND)
+            self._next_snapshot = asyncio.get_running_loop().time() + pace
+
+    # viewers
+
+    def join(self, outbox: Outbox, viewer: Viewer) -> None:
+        self.room.members[outbox] = viewer
+
+    def leave(self, outbox: Outbox) -> None:
+        self.room.members.pop(outbox, None)
+
+    def get_reply(self, *, private: bool) -> dict[str, Any]:
+        """Position, document and, for who may see it, the private data."""
+        with self._replica.confirmed() as state:
+            reply: dict[str, Any] = {
+                "epoch": state.position.epoch,
+                "seq": state.position.seq,
+                "document": own(state.document),
+            }
+            if private:
+                reply["data"] = dict(state.data)
+        return reply
+
+    def full_reply(self, viewer: Viewer, tail: int, reason: str | None) -> dict[str, Any]:
+        """The subscribe reply of a client that begins, or that must begin again."""
+        reply = self.get_reply(private=viewer.private)
+        with self._replica.confirmed() as state:
+            reply |= {"recovered": False, "log_id": state.log.id, "entries": state.log.tail(tail, TAIL_BYTES)}
+        if reason is not None:
+            reply["reason"] = reason
+        return reply
+
+    def replay(self, outbox: Outbox, viewer: Viewer, missed: list[Sent]) -> None:
+        """What a recovered client missed, in order, and for snapshot mode the newest state."""
+        for sent in missed:
+            if viewer.patch:
+                outbox.send(sent.private if viewer.private else sent.public)
+            elif sent.log is not None:
+                outbox.send(sent.log)
+        if missed and not viewer.patch:
+            with self._replica.confirmed() as state:
+                outbox.send(self.snapshot(state))
+
+    def start_over(self, replica: Replica, reason: str) -> None:
+        """The state is another one: everybody gets it whole, with the reason."""
+        self._replica = replica
+        self._prepared.clear()
+        self.ring.start_over(replica.position)
+        if not self.room.members and not self.facades:
+            return
+        with replica.confirmed() as state:
+            event = self.snapshot(state)
+            resync = {**event.payload, "recovered": False, "reason": reason, "log_id": state.log.id}
+            resync["entries"] = state.log.tail(TAIL, TAIL_BYTES)
+            told = Encoded("snapshot", resync)
+            told.encode_now()
+            self.room.send_snapshot(told, patch=True)
+            for facade in self.facades:
+                facade.loaded(owned_snapshot(state))
+
+    def close(self, reason: str) -> None:
+        """Nobody hears more of this context."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for facade in self.facades:
+            facade.closed(reason)
+        self.facades = []
+        self.room.members.clear()
+
+
+def owned_snapshot(state: ContextState) -> dict[str, Any]:
+    """A snapshot that shares nothing with the state."""
+    snapshot = state.snapshot()
+    return {**snapshot, "document": own(snapshot["document"]), "data": own(snapshot["data"])}
+
+
+def _only_appends(parts: list[Part]) -> bool:
+    kinds = {part["kind"] for part in parts} - {"key"}
+    return kinds == {"log.append"}

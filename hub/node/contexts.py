@@ -1,0 +1,249 @@
+"""The contexts that are live in this node, and the loop that appends what waits in them: one append under way a context,
+many contexts in one call, so that load makes batches and not lag."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from hub.core.changes import ROOT, Change, Part, RecordEntry
+from hub.core.errors import Exists, HubError, NotFound, Unavailable
+from hub.core.limits import Limits
+from hub.core.position import Position
+from hub.core.requests import AnyBody, Author, Create, Request
+from hub.core.times import iso
+from hub.node.live import Answer, Done, LiveContext, Watcher, request_size
+from hub.record.port import Append, Appended, Outcome, Record
+
+_log = logging.getLogger(__name__)
+
+WAIT = 5.0
+"""Seconds that a request waits for a record that is away."""
+GROUP = 64
+"""Contexts that go into one call of the record."""
+
+
+class Contexts:
+    """Opens, creates and forgets live contexts; every change of a context goes through ``submit``."""
+
+    def __init__(self, record: Record, limits: Limits, watcher: Watcher, time: Callable[[], float]) -> None:
+        self.live: dict[str, LiveContext] = {}
+        self.highest_no = 0
+        self.away_since: float | None = None
+        """Loop time since which the record has not answered, or None."""
+        self.on_away: Callable[[bool], None] = lambda away: None
+        self._record = record
+        self._limits = limits
+        self._watcher = watcher
+        self._time = time
+        self._opening: dict[str, asyncio.Task[LiveContext]] = {}
+        self._ready: dict[str, LiveContext] = {}
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._append_forever(), name="append")
+
+    async def close(self) -> None:
+        """Append what waits, as long as the record answers, then stop."""
+        if self._task is None:
+            return
+        while self.away_since is None and any(not live.idle for live in self.live.values()):
+            self._wanted.set()
+            await asyncio.sleep(0.005)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    # which are live
+
+    def __iter__(self) -> Iterator[LiveContext]:
+        """Those whose creation is confirmed, as a list that later changes do not disturb."""
+        return iter([live for live in self.live.values() if live.created is None])
+
+    async def open(self, id: str) -> LiveContext:
+        """The context, loaded if it is not live yet. Raises NotFound, Unavailable."""
+        live = self.live.get(id)
+        if live is not None:
+            if live.created is not None:
+                await asyncio.wait({live.created})
+                return await self.open(id)
+            live.touched = asyncio.get_running_loop().time()
+            return live
+        task = self._opening.get(id)
+        if task is None:
+            task = self._opening[id] = asyncio.create_task(self._load(id))
+            task.add_done_callback(lambda _: self._opening.pop(id, None))
+        return await asyncio.shield(task)
+
+    async def _load(self, id: str) -> LiveContext:
+        loaded = await self._record.load(id)
+        if loaded is None or not loaded.state.exists:
+            raise NotFound(f"no context {id!r}; create it first")
+        live = self.live.get(id)
+        if live is None:
+            live = self.live[id] = LiveContext(id, loaded, self._limits, self._watcher)
+            self.highest_no = max(self.highest_no, live.replica.state.document["no"])
+            self._watcher.loaded(live, loaded)
+        return live
+
+    def forget(self, live: LiveContext) -> None:
+        """Let a context go from memory; whoever asks for it next loads it."""
+        if self.live.get(live.id) is live:
+            del self.live[live.id]
+        self._ready.pop(live.id, None)
+
+    # requests
+
+    async def request(self, request: Request) -> Answer:
+        """Work a request out, append it, and give its answer: the result, or the error that refuses it."""
+        try:
+            live = await self.open_for(request)
+        except HubError as error:
+            return error
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+        def done(given: Answer) -> None:
+            if not answer.done():
+                answer.set_result(given)
+
+        self.submit(live, request, done)
+        return await answer
+
+    async def open_for(self, request: Request) -> LiveContext:
+        """The context that a request is for; a creation may make it. Raises NotFound, Unavailable."""
+        if not isinstance(request.body, Create):
+            return await self.open(request.body.context)
+        try:
+            return await self.open(request.body.context)
+        except NotFound:
+            return self.begin(request.body.context)
+
+    def begin(self, id: str, *, replace: bool = False) -> LiveContext:
+        """A context that its first request will create. Raises Exists if it is live, unless it is to be replaced."""
+        before = self.live.get(id)
+        if before is not None:
+            if not replace:
+                raise Exists(f"context {id!r} exists already")
+            before.close("replaced")
+        live = self.live[id] = LiveContext(id, None, self._limits, self._watcher)
+        live.replace = replace
+        self._watcher.loaded(live, None)
+        return live
+
+    def stamp(self, body: AnyBody, author: Author) -> Request:
+        """A request that is made now."""
+        no = 0
+        if isinstance(body, Create):
+            self.highest_no += 1
+            no = self.highest_no
+        return Request(body, author, iso(self._time()), secrets.token_urlsafe(6) if body.key is None else "", no)
+
+    def submit(self, live: LiveContext, request: Request, done: Done) -> None:
+        """Let a request wait for the next append; ``done`` gets its answer, in the order of the requests."""
+        loop = asyncio.get_running_loop()
+        live.touched = loop.time()
+        live.submit(request, done, request_size(request), live.touched + WAIT)
+        self._ready[live.id] = live
+        self._wanted.set()
+
+    # the loop
+
+    async def _append_forever(self) -> None:
+        while True:
+            await self._wanted.wait()
+            group = list(islice(self._ready.values(), GROUP))
+            for live in group:
+                del self._ready[live.id]
+            if not self._ready:
+                self._wanted.clear()
+            try:
+                await self._append(group)
+            except Exception:
+                _log.exception("appending to %s", ", ".join(live.id for live in group))
+                self._again(group)
+                await asyncio.sleep(0.2)
+
+    async def _append(self, group: list[LiveContext]) -> None:
+        appends: list[Append] = []
+        lives: list[LiveContext] = []
+        for live in group:
+            append = live.prepare()
+            if append is not None:
+                appends.append(append)
+                lives.append(live)
+        if not appends:
+            return
+        try:
+            outcomes = await self._record.append(appends)
+        except Unavailable:
+            await self._wait_for_record(lives)
+            return
+        self._set_away(False)
+        for live, appended in zip(lives, outcomes, strict=True):
+            if not live.settle(appended):
+                await self._start_over(live, appended)
+        self._again(lives)
+
+    def _again(self, lives: list[LiveContext]) -> None:
+        for live in lives:
+            if not live.idle and live.closed is None:
+                self._ready[live.id] = live
+        if self._ready:
+            self._wanted.set()
+
+    async def _wait_for_record(self, lives: list[LiveContext]) -> None:
+        """The record is away: what waits keeps waiting within its bound, and the same appends go out again later."""
+        self._set_away(True)
+        self._again(lives)
+        await asyncio.sleep(0.1)
+        now = asyncio.get_running_loop().time()
+        for live in list(self.live.values()):
+            live.expire(now)
+
+    def _set_away(self, away: bool) -> None:
+        if away == (self.away_since is not None):
+            return
+        self.away_since = asyncio.get_running_loop().time() if away else None
+        self.on_away(away)
+
+    async def _start_over(self, live: LiveContext, appended: Appended) -> None:
+        """The record is not where this node thought: stand on what it has, or give it what it lost."""
+        loaded = await self._record.load(live.id)
+        if live.created is not None and not (loaded and loaded.tip == live.last_entry):
+            requests = live.hand_over()
+            live.close("exists")
+            there = await self.open(live.id)
+            for waiting in requests:
+                there.submit(*waiting)
+            self._again([there])
+        elif loaded is not None and loaded.state.exists:
+            live.start_over(loaded, "the record has another history")
+        elif appended.outcome is Outcome.MISSING:
+            await self._write_anew(live)
+        else:
+            live.close("removed")
+
+    async def _write_anew(self, live: LiveContext) -> None:
+        """The record lost the whole context: write it again from the state here, under a new epoch."""
+        _log.warning("context %s is missing in the record; writing it anew", live.id)
+        position = Position(secrets.token_urlsafe(6), 0)
+        with live.replica.confirmed() as state:
+            parts: list[Part] = [{"kind": "patch", "ops": [{"op": "replace", "path": "", "value": state.document}]}]
+            parts[0] = {
+                "kind": "patch",
+                "ops": [
+                    {"op": "replace", "path": "", "value": state.document},
+                    {"op": "replace", "path": "/log", "value": {"id": state.log.id, "length": 0}},
+                ],
+            }
+            parts += [{"kind": "log.add", "entry": entry} for entry in state.log.to_json()["entries"]]
+            parts += [{"kind": "data", "key": key, "value": value} for key, value in state.data.items()]
+            entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), parts)])
+            await self._record.append([Append(live.id, position, entry, row=live.row)])
+        loaded = await self._record.load(live.id)
+        if loaded is None:
+            raise Unavailable(f"context {live.id!r} could not be written again")
+        live.start_over(loaded, "the record lost its data")

@@ -1,0 +1,320 @@
+"""Which worker runs what. Contexts that wait are taken from their agent's work stream when a worker has room; what the
+context says counts, the stream only wakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hub.core.changes import Change
+from hub.core.errors import HubError, NotFound, Unavailable
+from hub.core.requests import Author, Role, RunEnd, RunRef, RunStart
+from hub.core.runs import ACTIVE, active_run
+from hub.node.contexts import Contexts
+from hub.node.live import LiveContext
+from hub.record.port import Record, Work
+
+_log = logging.getLogger(__name__)
+
+HUB = Author("hub", Role.OPERATOR)
+DROP_AFTER = 10.0
+"""Seconds after which an item with nothing behind it is dropped: longer than a request may wait."""
+
+
+class Worker(Protocol):
+    """A process, or this one, that executes runs of one agent."""
+
+    @property
+    def agent(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    async def start(self, run: dict[str, Any]) -> dict[str, Any]:
+        """Hand over a run (``run.start``). The reply is ``{ok: true}`` or ``{ok: false, error}``."""
+
+    async def control(self, order: dict[str, Any]) -> None:
+        """Tell about a control of a run it holds (``run.control``)."""
+
+
+class Dispatch:
+    """Offers contexts that wait, starts runs at workers, ends the runs of workers that are gone."""
+
+    def __init__(
+        self, record: Record, contexts: Contexts, *, node: str, default_agent: str, grace: float, stop_grace: float
+    ) -> None:
+        self._record = record
+        self._contexts = contexts
+        self._node = node
+        self._default_agent = default_agent
+        self._grace = grace
+        self._stop_grace = stop_grace
+        self._workers: dict[str, list[Worker]] = {}
+        self._room: dict[str, asyncio.Event] = {}
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._holders: dict[str, Worker] = {}
+        self._held: dict[Worker, set[str]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._stopping: set[str] = set()
+        self._offered: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Look after the runs that were active when the hub ended: their workers have a while to come back."""
+        for id in await self._record.unmirrored():
+            try:
+                await self._contexts.open(id)
+            except NotFound:
+                continue
+
+    async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        tasks = [*self._loops.values(), *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the agents that are served here now."""
+        return sorted(name for name, workers in self._workers.items() if workers)
+
+    # workers
+
+    async def serve(self, worker: Worker, held: Sequence[tuple[str, RunRef]]) -> list[dict[str, Any]]:
+        """A worker takes runs from now on, and goes on with those that it held. Returns those it has lost."""
+        lost: list[dict[str, Any]] = []
+        self._held.setdefault(worker, set())
+        for id, ref in held:
+            run = None
+            try:
+                live = await self._contexts.open(id)
+                run = active_run(live.replica.state.document)
+            except NotFound:
+                pass
+            if run is None or (run["id"], run["fence"]) != (ref.id, ref.fence):
+                lost.append({"context": id, "run": {"id": ref.id, "fence": ref.fence}})
+                continue
+            self.hold(id, worker)
+            if run["status"] == "stopping":
+                self._background(worker.control(_order(id, run, "stop")))
+        if worker.capacity:
+            self._workers.setdefault(worker.agent, []).append(worker)
+            self._room.setdefault(worker.agent, asyncio.Event())
+            if worker.agent not in self._loops:
+                self._loops[worker.agent] = asyncio.create_task(self._take_forever(worker.agent))
+            self._look_for_room(worker.agent)
+        return lost
+
+    def hold(self, id: str, worker: Worker) -> None:
+        """A worker executes the active run of a context."""
+        before = self._holders.get(id)
+        if before is not None and before is not worker:
+            self._held.get(before, set()).discard(id)
+        self._holders[id] = worker
+        self._held.setdefault(worker, set()).add(id)
+        self._cancel_timer(id)
+
+    def gone(self, worker: Worker) -> None:
+        """A worker went away. Its runs are interrupted, unless they are announced again within the grace."""
+        if worker in self._workers.get(worker.agent, []):
+            self._workers[worker.agent].remove(worker)
+            self._look_for_room(worker.agent)
+        for id in self._held.pop(worker, set()):
+            if self._holders.get(id) is worker:
+                del self._holders[id]
+                self._orphaned(id)
+
+    def _look_for_room(self, agent: str) -> None:
+        event = self._room[agent]
+        if self._pick(agent) is not None:
+            event.set()
+        else:
+            event.clear()
+
+    def _pick(self, agent: str) -> Worker | None:
+        free = [w for w in self._workers.get(agent, []) if len(self._held[w]) < w.capacity]
+        return min(free, key=lambda worker: len(self._held[worker]) / worker.capacity) if free else None
+
+    # what happens in contexts
+
+    def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
+        """Act on a context's confirmed state: free its worker, stop its run, offer what waits."""
+        document = live.replica.state.document
+        run = active_run(document)
+        holder = self._holders.get(live.id)
+        if run is None:
+            self._stopping.discard(live.id)
+            self._cancel_timer(live.id)
+            if holder is not None:
+                self._release(live.id, holder, document)
+        elif run["status"] == "stopping":
+            self._stop(live.id, run, holder)
+        elif holder is None and live.id not in self._timers and run["worker"] != "":
+            self._orphaned(live.id)
+        if self._waits(document):
+            self.offer(live.id, document["agent"])
+
+    def closed(self, id: str) -> None:
+        """A context was removed: its run must not go on."""
+        self._cancel_timer(id)
+        self._stopping.discard(id)
+        self._offered.discard(id)
+        holder = self._holders.pop(id, None)
+        if holder is not None:
+            self._held.get(holder, set()).discard(id)
+            self._background(holder.control({"context": id, "run": None, "action": "stop"}))
+            if holder.agent in self._room:
+                self._look_for_room(holder.agent)
+
+    def _waits(self, document: dict[str, Any]) -> bool:
+        return bool(document["queue"]) and active_run(document) is None and not document["paused"]
+
+    def _release(self, id: str, holder: Worker, document: dict[str, Any]) -> None:
+        del self._holders[id]
+        self._held.get(holder, set()).discard(id)
+        if document["run"]["status"] in ("stopped", "interrupted"):  # perhaps by others: it must not go on
+            self._background(holder.control(_order(id, document["run"], "stop")))
+        if holder.agent in self._room:
+            self._look_for_room(holder.agent)
+
+    def _stop(self, id: str, run: dict[str, Any], holder: Worker | None) -> None:
+        if id in self._stopping:
+            return
+        self._stopping.add(id)
+        if holder is None:
+            self._background(self._end(id, run, "stopped", "its worker was away"))
+            return
+        self._background(holder.control(_order(id, run, "stop")))
+        self._cancel_timer(id)
+        self._timers[id] = asyncio.get_running_loop().call_later(
+            self._stop_grace,
+            lambda: self._background(self._end(id, run, "stopped", "the agent did not stop in time")),
+        )
+
+    def _orphaned(self, id: str) -> None:
+        """An active run that nobody here executes."""
+        live = self._contexts.live.get(id)
+        run = active_run(live.replica.state.document) if live is not None else None
+        if run is None:
+            return
+        self._cancel_timer(id)
+        self._timers[id] = asyncio.get_running_loop().call_later(
+            self._grace, lambda: self._background(self._end(id, run, "interrupted", "its worker went away"))
+        )
+
+    def _cancel_timer(self, id: str) -> None:
+        timer = self._timers.pop(id, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _end(self, id: str, run: dict[str, Any], status: str, error: str, *, again: bool = False) -> None:
+        self._timers.pop(id, None)
+        ref = RunRef(run["id"], run["fence"])
+        body = RunEnd(context=id, run=ref, status=status, error=error, again=again)  # type: ignore[arg-type]
+        answer = await self._contexts.request(self._contexts.stamp(body, HUB))
+        if isinstance(answer, HubError):
+            _log.info("run %s of context %s had ended: %s", ref.id, id, answer.message)
+
+    # work
+
+    def offer(self, id: str, agent: str | None) -> None:
+        """Let a context wait for its agent, on the agent's stream."""
+        if id not in self._offered:
+            self._offered.add(id)
+            self._background(self._offer(id, agent))
+
+    async def offer_first(self, id: str, agent: str | None) -> None:
+        """The same before the message is appended, so that a crash in between cannot lose it. Raises Unavailable."""
+        if id not in self._offered:
+            await self._offer(id, agent)
+            self._offered.add(id)
+
+    async def _offer(self, id: str, agent: str | None) -> None:
+        try:
+            await self._record.offer(agent or self._default_agent, id)
+        except Unavailable:
+            self._offered.discard(id)
+            raise
+
+    async def _take_forever(self, agent: str) -> None:
+        while True:
+            await self._room[agent].wait()
+            try:
+                work = await self._record.take(agent, self._node, 5.0)
+                if work is not None:
+                    await self._start(work)
+            except Unavailable:
+                await asyncio.sleep(0.2)
+            except Exception:
+                _log.exception("taking work of agent %s", agent)
+                await asyncio.sleep(0.5)
+
+    async def _start(self, work: Work) -> None:
+        """Start the run of a context that waits, at the worker with the most room."""
+        self._offered.discard(work.context)
+        worker = self._pick(work.agent)
+        if worker is None:
+            return
+        try:
+            live = await self._contexts.open(work.context)
+        except NotFound:
+            live = None
+        if live is None or not self._waits(live.replica.state.document):
+            if work.age > DROP_AFTER:  # until then the message may be on its way into the record; the item comes again
+                await self._record.done(work)
+            return
+        start = RunStart(context=work.context, agent=work.agent, worker=worker.name, node=self._node)
+        self.hold(work.context, worker)
+        answer = await self._contexts.request(self._contexts.stamp(start, HUB))
+        await self._record.done(work)
+        if isinstance(answer, HubError):
+            self._held.get(worker, set()).discard(work.context)
+            if self._holders.get(work.context) is worker:
+                del self._holders[work.context]
+            _log.warning("context %s: no run could start: %s", work.context, answer.message)
+            return
+        self._look_for_room(work.agent)
+        self._background(self._hand_over(live, worker, answer))
+
+    async def _hand_over(self, live: LiveContext, worker: Worker, answer: dict[str, Any]) -> None:
+        run = live.replica.state.document["run"]
+        if run is None or run["id"] != answer["run"]["id"] or run["status"] not in ACTIVE:
+            return
+        payload = {
+            "context": live.id,
+            "run": answer["run"],
+            "attempt": answer["attempt"],
+            "messages": run["messages"],
+            "position": {"epoch": answer["epoch"], "seq": answer["seq"]},
+        }
+        reply = await worker.start(payload)
+        if not reply.get("ok"):
+            error = reply.get("error") or {}
+            _log.info("worker %s did not take context %s: %s", worker.name, live.id, error.get("message"))
+            await asyncio.sleep(0.5)
+            await self._end(live.id, run, "interrupted", str(error.get("message", "not taken")), again=True)
+
+    def _background(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Any) -> None:
+    try:
+        await work
+    except HubError as error:
+        _log.warning("%s: %s", error.code, error.message)
+    except Exception:
+        _log.exception("in the background")
+
+
+def _order(id: str, run: dict[str, Any], action: str) -> dict[str, Any]:
+    return {"context": id, "run": {"id": run["id"], "fence": run["fence"]}, "action": action}

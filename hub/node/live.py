@@ -1,0 +1,305 @@
+"""A context that is live in this node: its state, the requests that wait for the record, and who hears of its changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from hub.core.changes import ROOT, Change, RecordEntry
+from hub.core.contexts import row_of
+from hub.core.errors import HubError, Internal, Overloaded, Removed, Unavailable
+from hub.core.limits import Limits
+from hub.core.position import Position
+from hub.core.replica import Pending, Replica
+from hub.core.requests import Create, Request
+from hub.core.state import ContextState, DoesNotFit
+from hub.core.values import json_size
+from hub.node.audience import Audience
+from hub.record.port import Append, Appended, Loaded, Outcome
+
+_log = logging.getLogger(__name__)
+
+WAITING_BYTES = 8 * 1024 * 1024
+"""Bytes of requests that may wait for the record in one context."""
+MOST_REQUESTS = 256
+MOST_BYTES = 524_288
+"""What goes together into one append."""
+
+Answer = dict[str, Any] | HubError
+Done = Callable[[Answer], None]
+
+
+class Waiting(NamedTuple):
+    """A request that waits for its append."""
+
+    request: Request
+    done: Done
+    size: int
+    deadline: float
+
+
+class _InFlight(NamedTuple):
+    append: Append
+    asked: list[tuple[Waiting, Pending | HubError]]
+
+
+class Watcher(Protocol):
+    """Who in the node acts on what happened in a context: rows, dispatch of runs, the hashes."""
+
+    def loaded(self, live: LiveContext, loaded: Loaded | None) -> None:
+        """It became live, or stands on what the record has now. None: it is about to be created."""
+
+    def changed(self, live: LiveContext, changes: list[Change]) -> None: ...
+
+    def gone(self, live: LiveContext, reason: str) -> None: ...
+
+
+class LiveContext:
+    """The node's copy of a context. ``prepare`` works out what waits, ``settle`` takes the record's outcome."""
+
+    def __init__(self, id: str, loaded: Loaded | None, limits: Limits, watcher: Watcher) -> None:
+        state = loaded.state if loaded else ContextState(Position(secrets.token_urlsafe(6), 0))
+        self.id = id
+        self.replica = Replica(state, limits, keyed=True)
+        self.tip = loaded.tip if loaded else ROOT
+        self.born = loaded.born if loaded else state.position.epoch
+        self.replace = False
+        """With a creation: it ends a context of that id that the record has."""
+        self.waiting: deque[Waiting] = deque()
+        self.waiting_bytes = 0
+        self.audience = Audience(id, self.replica)
+        self.row = row_of(state.document) if loaded else None
+        self.row_version = state.position
+        self.touched = asyncio.get_running_loop().time()
+        self.created: asyncio.Future[None] | None = None if loaded else asyncio.get_running_loop().create_future()
+        self.closed: str | None = None
+        self._watcher = watcher
+        self._in_flight: _InFlight | None = None
+
+    # requests
+
+    def submit(self, request: Request, done: Done, size: int, deadline: float) -> None:
+        """Let a request wait for the next append. ``done`` gets its answer, once."""
+        if self.closed is not None:
+            done(Removed(f"context {self.id!r} was removed"))
+        elif self.waiting_bytes + size > WAITING_BYTES:
+            done(Overloaded(f"context {self.id!r} has too much waiting; try again shortly"))
+        else:
+            self.waiting.append(Waiting(request, done, size, deadline))
+            self.waiting_bytes += size
+
+    @property
+    def last_entry(self) -> str:
+        """The id of the entry in flight, or of the last one that is confirmed."""
+        return self._in_flight.append.entry.id if self._in_flight else self.tip
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to append and nothing under way."""
+        return not self.waiting and self._in_flight is None
+
+    def expire(self, now: float) -> None:
+        """Answer what has waited too long for a record that is away. What is in flight may still happen; its key makes
+        a retry safe."""
+        error = Unavailable("the record cannot be reached; try again with the same key")
+        while self.waiting and self.waiting[0].deadline <= now:
+            late = self.waiting.popleft()
+            self.waiting_bytes -= late.size
+            late.done(error)
+        if self._in_flight and any(waiting.deadline <= now for waiting, _ in self._in_flight.asked):
+            asked = [(waiting._replace(done=_ignore), outcome) for waiting, outcome in self._in_flight.asked]
+            for waiting, _ in self._in_flight.asked:
+                waiting.done(error)
+            self._in_flight = _InFlight(self._in_flight.append, asked)
+
+    # the append
+
+    def prepare(self) -> Append | None:
+        """Work out what waits. Returns the append to send, again the same one while its outcome is not known."""
+        if self._in_flight is not None:
+            return self._in_flight.append
+        if not self.waiting or self.closed is not None:
+            return None
+        position = self.replica.position
+        asked: list[tuple[Waiting, Pending | HubError]] = []
+        room = MOST_BYTES
+        while self.waiting and len(asked) < MOST_REQUESTS and room > 0:
+            waiting = self.waiting.popleft()
+            self.waiting_bytes -= waiting.size
+            room -= waiting.size
+            asked.append((waiting, self._work_out(waiting.request)))
+        changes = self._changes(position)
+        entry = RecordEntry(secrets.token_urlsafe(9), self.tip, changes)
+        row = row_of(self.replica.state.document) if changes and self.replica.state.exists else None
+        append = Append(self.id, position, entry, self.replace, self.born, row if row != self.row else None)
+        self._in_flight = _InFlight(append, asked)
+        return append
+
+    def _work_out(self, request: Request) -> Pending | HubError:
+        try:
+            pending = self.replica.write(request)
+        except HubError as error:
+            return error
+        except Exception:
+            _log.exception("working out %s on context %s", type(request.body).__name__, self.id)
+            return Internal("the hub failed at this request; it is in the hub's log")
+        if pending.worked.parts:
+            self.audience.prepare_snapshot(pending)
+        return pending
+
+    def _changes(self, position: Position) -> list[Change]:
+        changes = []
+        for pending in self.replica.pending:
+            if pending.worked.parts:
+                position = position.after()
+                changes.append(Change(position, pending.worked.parts))
+        return changes
+
+    def settle(self, appended: Appended) -> bool:
+        """Take the outcome of the append. Returns False if the record must be loaded again."""
+        flight = self._in_flight
+        assert flight is not None
+        match appended.outcome:
+            case Outcome.APPENDED:
+                self._confirm(flight)
+            case Outcome.STALE:
+                return self._catch_up(flight, appended)
+            case Outcome.REMOVED:
+                self.close("removed")
+            case Outcome.FAILED:
+                self.replica.take_back()
+                self.audience.forget_prepared()
+                self._in_flight = None
+                self._answer(flight, appended.error or Internal("the record refused the append"))
+            case Outcome.EXISTS | Outcome.EPOCH | Outcome.MISSING:
+                return False
+        return True
+
+    def _confirm(self, flight: _InFlight) -> None:
+        self._in_flight = None
+        pending = self.replica.pending
+        changes = self.replica.confirm()
+        if changes:
+            self.tip = flight.append.entry.id
+        if self.created is not None and self.replica.position.seq:
+            self.created.set_result(None)
+            self.created = None
+        self._answer(flight)
+        self._told(changes, pending)
+
+    def _answer(self, flight: _InFlight, error: HubError | None = None) -> None:
+        for waiting, outcome in flight.asked:
+            if error is not None:
+                waiting.done(error)
+            elif isinstance(outcome, HubError):
+                waiting.done(outcome)
+            else:
+                worked = outcome.worked
+                waiting.done({**worked.result, "duplicate": True} if worked.duplicate else worked.result)
+
+    def _told(self, changes: list[Change], pending: list[Pending]) -> None:
+        if not changes:
+            return
+        self.audience.tell(changes, pending)
+        if self.replica.state.closed is not None:
+            self.close(self.replica.state.closed)
+        else:
+            self._watcher.changed(self, changes)
+
+    def _catch_up(self, flight: _InFlight, appended: Appended) -> bool:
+        """Others appended: take back, apply theirs, and let the waiting requests be worked out again. An entry of one's own
+        means that only its answer was lost."""
+        if not appended.entries:
+            return False
+        for entry in appended.entries:
+            if entry.before != self.tip:
+                return False
+            if self._in_flight is not None and entry.id == flight.append.entry.id:
+                self._confirm(flight)
+                continue
+            if self._in_flight is not None:
+                self._give_back(flight)
+            try:
+                for change in entry.changes:
+                    self.replica.follow(change)
+            except DoesNotFit:
+                _log.exception("context %s: an entry does not fit", self.id)
+                return False
+            self.tip = entry.id
+            self._told(entry.changes, [])
+        if self._in_flight is not None:
+            self._give_back(flight)
+        return True
+
+    def _give_back(self, flight: _InFlight) -> None:
+        """The requests in flight wait again, in front of the others; their entry is forgotten."""
+        self.replica.take_back()
+        self.audience.forget_prepared()
+        self._in_flight = None
+        for waiting, _ in reversed(flight.asked):
+            self.waiting.appendleft(waiting)
+            self.waiting_bytes += waiting.size
+
+    def start_over(self, loaded: Loaded, reason: str) -> None:
+        """The record's state counts: stand on it, and work out again what waits. Viewers get a snapshot with the reason."""
+        flight = self._in_flight
+        if flight is not None:
+            if loaded.tip == flight.append.entry.id:  # it was appended, only the answer was lost
+                self._answer(flight)
+                self.replica.take_back()
+                self._in_flight = None
+            else:
+                self._give_back(flight)
+        self.replica = Replica(loaded.state, self.replica.limits, keyed=True)
+        self.tip = loaded.tip
+        if self.created is not None:
+            self.created.set_result(None)
+            self.created = None
+        self.audience.start_over(self.replica, reason)
+        self._watcher.loaded(self, loaded)
+
+    def hand_over(self) -> list[Waiting]:
+        """Everything that waits, unanswered, for another copy of this context to take."""
+        if self._in_flight is not None:
+            self._give_back(self._in_flight)
+        requests = list(self.waiting)
+        self.waiting.clear()
+        self.waiting_bytes = 0
+        return requests
+
+    def close(self, reason: str) -> None:
+        """The context ended; what waits gets the reason."""
+        if self.closed is not None:
+            return
+        self.closed = reason
+        error_for_all = Removed(f"context {self.id!r} was removed")
+        flight, self._in_flight = self._in_flight, None
+        if flight is not None:
+            self.replica.take_back()
+            self._answer(flight, error_for_all)
+        while self.waiting:
+            self.waiting.popleft().done(error_for_all)
+        self.waiting_bytes = 0
+        if self.created is not None:
+            self.created.set_result(None)
+            self.created = None
+        self.audience.close(reason)
+        self._watcher.gone(self, reason)
+
+
+def _ignore(answer: Answer) -> None:
+    """The request was answered already."""
+
+
+def request_size(request: Request) -> int:
+    """Bytes that a request counts for while it waits."""
+    return json_size(request.body) + 100
+
+
+def is_creation(request: Request) -> bool:
+    """Whether the request makes its context."""
+    return isinstance(request.body, Create)

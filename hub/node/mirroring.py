@@ -1,0 +1,117 @@
+"""Keeps the hashes in step with the live contexts (RECORD.md, "Hashes")."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import logging
+from collections.abc import Sequence
+
+from hub.core.changes import Change
+from hub.core.errors import Unavailable
+from hub.node.contexts import Contexts
+from hub.node.live import LiveContext
+from hub.record.mirror import MirrorState
+from hub.record.port import Loaded, Record
+
+_log = logging.getLogger(__name__)
+
+
+class Mirroring:
+    """One MirrorState a live context, and the task that writes what is due."""
+
+    def __init__(self, record: Record, contexts: Contexts) -> None:
+        self._record = record
+        self._contexts = contexts
+        self._states: dict[str, MirrorState] = {}
+        self._due: list[tuple[float, str]] = []
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._write_forever(), name="mirror")
+
+    async def close(self) -> None:
+        """Write what is behind, as long as the record answers, then stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            for id in list(self._states):
+                await self._write(id, everything=True)
+        except Unavailable:
+            _log.warning("the record is away; the hashes will follow at the next start")
+
+    def loaded(self, live: LiveContext, loaded: Loaded | None) -> None:
+        """A context became live."""
+        self._states[live.id] = state = MirrorState.of(loaded, _now()) if loaded else MirrorState()
+        self._plan(live.id, state)
+
+    def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
+        state = self._states.get(live.id)
+        if state is None:
+            state = self._states[live.id] = MirrorState()
+        now = _now()
+        before = state.due_at
+        for change in changes:
+            state.note(change, now)
+        if state.due_at is not None and (before is None or state.due_at < before):
+            self._plan(live.id, state)
+
+    def behind(self, id: str) -> bool:
+        state = self._states.get(id)
+        return state is not None and state.behind
+
+    def forget(self, id: str) -> None:
+        self._states.pop(id, None)
+
+    def _plan(self, id: str, state: MirrorState) -> None:
+        if state.due_at is not None:
+            heapq.heappush(self._due, (state.due_at, id))
+            if self._due[0][1] == id:
+                self._wanted.set()
+
+    async def _write_forever(self) -> None:
+        while True:
+            self._wanted.clear()
+            pause = self._due[0][0] - _now() if self._due else None
+            if pause is None or pause > 0:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), pause)
+                continue
+            _, id = heapq.heappop(self._due)
+            try:
+                await self._write(id)
+            except Unavailable:
+                await asyncio.sleep(0.2)
+                heapq.heappush(self._due, (_now(), id))
+            except Exception:
+                _log.exception("writing the hashes of context %s", id)
+
+    async def _write(self, id: str, *, everything: bool = False) -> None:
+        state, live = self._states.get(id), self._contexts.live.get(id)
+        if state is None or live is None or live.closed is not None:
+            return
+        if not everything and not state.due(_now()):
+            self._plan(id, state)
+            return
+        with live.replica.confirmed() as confirmed:
+            write = state.write(confirmed, _now(), everything=everything)
+        if write is None:
+            self._plan(id, state)
+            return
+        done = False
+        try:
+            done = await self._record.mirror(write)
+        finally:
+            state.wrote(done, _now())
+        if not done:
+            there = await self._record.mirrored(id)
+            if there is not None:
+                state.moved(*there)
+        self._plan(id, state)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,65 @@
+"""Subscribing to a context: recovered from the ring or the record's stream, else a snapshot that says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.core.errors import Conflict, NotFound
+from hub.core.position import Position
+from hub.fanout.outbox import Outbox
+from hub.fanout.ring import Ring, Sent
+from hub.fanout.room import Viewer
+from hub.node.live import LiveContext
+from hub.record.port import Record
+from hub.wire.messages import Subscribe
+
+MOST_REPLAYED = 2_048
+"""Changes that are read from the stream for one client; who missed more gets a snapshot."""
+
+
+async def subscribe_context(
+    record: Record, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe
+) -> dict[str, Any]:
+    """Join the room, and give the reply of ``subscribe``. What was missed is sent before anything newer."""
+    audience = live.audience
+    if body.from_ is None:
+        audience.join(outbox, viewer)
+        return audience.full_reply(viewer, body.tail, None)
+    position = body.from_.position
+    missed, reason = await _missed(record, live, viewer, position)
+    audience.join(outbox, viewer)
+    if missed is None:
+        return audience.full_reply(viewer, body.tail, reason)
+    audience.replay(outbox, viewer, missed)
+    return {"epoch": position.epoch, "seq": position.seq, "recovered": True}
+
+
+async def _missed(
+    record: Record, live: LiveContext, viewer: Viewer, position: Position
+) -> tuple[list[Sent] | None, str | None]:
+    now = live.replica.position
+    if position.epoch != now.epoch:
+        return None, "epoch_changed"
+    if position.seq > now.seq:
+        return None, "position_ahead"
+    recent = live.audience.ring.since(position)
+    if recent is not None:
+        return list(recent), None
+    if not viewer.patch or now.seq - position.seq > MOST_REPLAYED:
+        return None, "too_far_behind"
+    older = Ring(live.audience.topic, position)
+    missed: list[Sent] = []
+    reached = position
+    while (recent := live.audience.ring.since(reached)) is None:
+        try:
+            entries, _ = await record.read(live.id, reached)
+        except (Conflict, NotFound):
+            return None, "too_far_behind"
+        changes = [change for entry in entries for change in entry.changes if change.position.seq > reached.seq]
+        if not changes or live.replica.position.epoch != position.epoch:
+            return None, "too_far_behind"
+        missed += [older.push(change) for change in changes if change.position.seq <= live.replica.position.seq]
+        reached = missed[-1].position if missed else reached
+        if changes[-1].position.seq > reached.seq:
+            return None, "too_far_behind"
+    return missed + list(recent), None

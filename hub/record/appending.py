@@ -1,0 +1,161 @@
+"""Compare-and-append to many contexts at once, and the indexes that list them.
+
+An index entry is written before the context it lists and taken away after it: what must be found later comes first. A
+reader of an index therefore skips what is not there (yet, or any more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hub.core.changes import ROOT
+from hub.core.errors import HubError, Internal, InvalidRequest, TooLarge
+from hub.record import names
+from hub.record.connection import Command, Connection
+from hub.record.loading import entries_of
+from hub.record.packing import pack_changes
+from hub.record.plain import created_ms, touched
+from hub.record.port import Append, Appended, Outcome
+from hub.record.scripts import APPEND
+
+GROUP_CONTEXTS: Final = 64
+GROUP_BYTES: Final = 1_048_576
+"""What one call of the script takes at most; a single entry that is larger goes alone."""
+LARGEST_ENTRY: Final = 64 * 1_048_576
+_LARGEST_MESSAGE: Final = 262_144
+_MISSED_BYTES: Final = 262_144
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """An append as the script takes it."""
+
+    append: Append
+    args: list[Any]
+    bytes: int
+    creates: bool
+    closes: bool
+    fields: dict[str, str | None]
+
+
+async def append(connection: Connection, appends: Sequence[Append]) -> list[Appended]:
+    """Append what stands at its record's end; an outcome for each."""
+    results: list[Appended | None] = [None] * len(appends)
+    ready: list[tuple[int, _Prepared]] = []
+    for index, item in enumerate(appends):
+        try:
+            ready.append((index, _prepare(item)))
+        except HubError as error:
+            results[index] = Appended(Outcome.FAILED, error=error)
+    for group in _groups(ready):
+        await connection.many(_index_before([prepared for _, prepared in group]))
+        answers = await _run(connection, [prepared for _, prepared in group])
+        after: list[Command] = []
+        for (index, prepared), answer in zip(group, answers, strict=True):
+            results[index] = _result(prepared.append, answer)
+            after += _index_after(prepared, answer)
+        await connection.many(after)
+    return [result for result in results if result is not None]
+
+
+async def _run(connection: Connection, group: list[_Prepared]) -> list[Any]:
+    keys: list[str] = []
+    args: list[Any] = [_LARGEST_MESSAGE, _MISSED_BYTES]
+    for prepared in group:
+        keys += (names.main(prepared.append.context), names.part(prepared.append.context, "changes"))
+        args += prepared.args
+    answers: list[Any] = await connection.script(APPEND, keys, args)
+    return answers
+
+
+def _prepare(append: Append) -> _Prepared:
+    """Encode an append, once. Raises HubError if it cannot be one."""
+    entry, position = append.entry, append.position
+    if not entry.changes:
+        args = [position.epoch, position.seq, entry.before, append.born, "", entry.id, position.seq, b"", 0]
+        return _Prepared(append, args, 0, False, False, {})
+    check_place(append)
+    last = position.seq + len(entry.changes)
+    creates = position.seq == 0
+    packed = pack_changes(entry.changes)
+    if len(packed) > LARGEST_ENTRY:
+        raise TooLarge(f"a change of {len(packed):,} bytes; at most {LARGEST_ENTRY:,} go into the record at once")
+    fields, closed = touched(entry.changes)
+    if closed is not None:
+        fields = {"closed": closed}
+    flags = ("c" if creates else "") + ("r" if creates and append.replace else "") + ("" if closed is None else "x")
+    args = [position.epoch, position.seq, entry.before, append.born, flags, entry.id, last, packed, len(fields)]
+    for name, text in fields.items():
+        args += (name, "-" if text is None else f"={text}")
+    return _Prepared(append, args, len(packed), creates, closed is not None, fields)
+
+
+def check_place(append: Append) -> None:
+    """Raises InvalidRequest if the entry is not the one after its writer's position."""
+    position, entry = append.position, append.entry
+    first, last = entry.changes[0].position, entry.changes[-1].position
+    if first != position.after() or last.seq != position.seq + len(entry.changes):
+        raise InvalidRequest(f"the entry begins at {first}, its writer stands at {position}")
+    if " " in entry.id + entry.before + position.epoch or (position.seq == 0 and entry.before != ROOT):
+        raise InvalidRequest(f"{entry.id!r} after {entry.before!r} in {position.epoch!r} is not an entry's place")
+
+
+def _groups(ready: list[tuple[int, _Prepared]]) -> Iterator[list[tuple[int, _Prepared]]]:
+    group: list[tuple[int, _Prepared]] = []
+    room = GROUP_BYTES
+    for item in ready:
+        room -= item[1].bytes
+        if group and (len(group) >= GROUP_CONTEXTS or room < 0):
+            yield group
+            group, room = [], GROUP_BYTES - item[1].bytes
+        group.append(item)
+    if group:
+        yield group
+
+
+def _index_before(group: list[_Prepared]) -> list[Command]:
+    commands: list[Command] = []
+    for prepared in group:
+        context, fields = prepared.append.context, prepared.fields
+        if prepared.creates:
+            # NX: if the id is taken, its place in the list must not move.
+            commands.append(("ZADD", names.CONTEXTS, "NX", created_ms(fields.get("created_at")), context))
+        if user := fields.get("user_id"):
+            commands.append(("ZADD", names.user_contexts(user), "NX", created_ms(fields.get("created_at")), context))
+    return commands
+
+
+def _index_after(prepared: _Prepared, answer: list[Any]) -> list[Command]:
+    context, fields = prepared.append.context, prepared.fields
+    outcome = answer[0].decode()
+    owner = "" if outcome == Outcome.FAILED else answer[2].decode()
+    user = fields.get("user_id") or ""
+    if outcome == Outcome.APPENDED:
+        commands: list[Command] = []
+        if prepared.creates:
+            score = created_ms(fields.get("created_at"))
+            commands.append(("ZADD", names.CONTEXTS, score, context))
+            if user:
+                commands.append(("ZADD", names.user_contexts(user), score, context))
+        if prepared.closes:
+            commands.append(("ZREM", names.CONTEXTS, context))
+        if owner and (prepared.closes or ("user_id" in fields and owner != user)):
+            commands.append(("ZREM", names.user_contexts(owner), context))
+        return commands
+    if user and user != owner:
+        return [("ZREM", names.user_contexts(user), context)]
+    return []
+
+
+def _result(append: Append, answer: list[Any]) -> Appended:
+    outcome = Outcome(answer[0].decode())
+    if outcome is Outcome.FAILED:
+        reason = answer[1].decode(errors="replace")
+        return Appended(outcome, error=Internal(f"context {append.context!r}: the record refused the entry: {reason}"))
+    try:
+        entries = entries_of(answer[3], append.position.epoch, append.position.seq)
+    except HubError as error:
+        return Appended(Outcome.FAILED, error=error)
+    return Appended(outcome, entries, bool(answer[1]))

@@ -1,0 +1,144 @@
+"""Commands to Redis, and its errors as ours.
+
+Answers come as RESP2 gives them (bytes, integers, lists): what a command's answer means stands beside the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import redis.exceptions as errors
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from hub.core.errors import HubError, Internal, Overloaded, StartError, Unavailable
+from hub.record.scripts import Script
+
+Command = Sequence[Any]
+T = TypeVar("T")
+
+_CONNECT_SECONDS: Final = 2.0
+
+
+class Connection:
+    """A bounded set of connections to one server.
+
+    Its methods raise Unavailable, Overloaded or Internal, and nothing foreign.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 5.0, connections: int = 16, blocking: int = 64) -> None:
+        """Prepare; nothing connects yet.
+
+        ``timeout`` is how many seconds an answer may take, or a free connection. ``blocking`` connections besides are
+        for commands that wait by themselves. Raises StartError for a URL that is none.
+        """
+        self.address = address_of(url)
+        self.timeout = timeout
+        self._plain: Any = _client(url, timeout, connections, timeout)
+        self._waiting: Any = _client(url, timeout, blocking, None)
+
+    async def close(self) -> None:
+        await self._plain.aclose()
+        await self._waiting.aclose()
+
+    async def run(self, *command: Any, timeout: float | None = None) -> Any:
+        """One command's answer. ``timeout`` in seconds where the usual one does not fit."""
+        return await self._translated(self._plain.execute_command(*command), timeout or self.timeout)
+
+    async def wait(self, *command: Any, seconds: float) -> Any:
+        """The answer of a command that waits up to ``seconds`` inside the server."""
+        return await self._translated(self._waiting.execute_command(*command), seconds + self.timeout)
+
+    async def many(
+        self, commands: Sequence[Command], *, atomic: bool = False, timeout: float | None = None
+    ) -> list[Any]:
+        """The answers of several commands that are sent together; ``atomic`` in one MULTI."""
+        if not commands:
+            return []
+        pipeline = self._plain.pipeline(transaction=atomic)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return list(await self._translated(pipeline.execute(), timeout or self.timeout))
+
+    async def script(
+        self, script: Script, keys: Sequence[Any], args: Sequence[Any], *, timeout: float | None = None
+    ) -> Any:
+        """A script's answer. It is loaded when the server does not have it (any more), and run again."""
+        for _ in range(3):  # somebody may flush the scripts between load and run
+            try:
+                return await self._run_loaded(script, keys, args, timeout or self.timeout)
+            except errors.NoScriptError:
+                await self.run("SCRIPT", "LOAD", script.text)
+        raise Unavailable("the record forgets its scripts as fast as they are loaded")
+
+    async def _run_loaded(self, script: Script, keys: Sequence[Any], args: Sequence[Any], timeout: float) -> Any:
+        command = self._plain.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        return await self._translated(command, timeout, errors.NoScriptError)
+
+    async def _translated(
+        self, command: Coroutine[Any, Any, T], timeout: float, *let_through: type[errors.RedisError]
+    ) -> T:
+        try:
+            async with asyncio.timeout(timeout):
+                return await command
+        except TimeoutError:
+            raise Unavailable(f"the record at {self.address} does not answer") from None
+        except (errors.RedisError, OSError, asyncio.IncompleteReadError) as error:
+            if let_through and isinstance(error, let_through):
+                raise
+            raise translate(error, self.address) from error
+
+
+def translate(error: Exception, address: str) -> HubError:
+    """Our error for one of redis-py's."""
+    if isinstance(error, errors.OutOfMemoryError):
+        return Overloaded(f"the record at {address} has no memory left: {error}")
+    if isinstance(error, (errors.ConnectionError, errors.TimeoutError, errors.ReadOnlyError, OSError, EOFError)):
+        return Unavailable(f"the record at {address} cannot be reached: {error}")
+    code = str(error).partition(" ")[0]
+    if code in _AWAY:
+        return Unavailable(f"the record at {address} does not serve now: {error}")
+    return Internal(f"the record at {address} refused a command: {error}")
+
+
+_AWAY: Final = frozenset(
+    {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY", "READONLY", "UNKILLABLE"}
+)
+
+
+def address_of(url: str) -> str:
+    """A URL as people may see it: without user and password."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place}{parts.path}"
+
+
+def pairs(flat: Sequence[Any]) -> dict[Any, Any]:
+    """The mapping that a flat answer (field, value, field, value ...) stands for."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _client(url: str, timeout: float, connections: int, socket_timeout: float | None) -> Redis:
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=timeout,
+            protocol=2,
+            socket_connect_timeout=min(timeout, _CONNECT_SECONDS),
+            socket_timeout=socket_timeout,
+            # A connection that was closed while idle is made anew once; longer outages are the caller's business.
+            retry=Retry(NoBackoff(), 1, supported_errors=(errors.ConnectionError,)),
+            client_name="session-hub",
+        )
+    except (ValueError, TypeError) as error:
+        raise StartError(
+            f"{address_of(url)!r} is not a Redis URL (redis://HOST:PORT/0, rediss://..., unix:///PATH): {error}"
+        ) from error
+    client = Redis.from_pool(pool)
+    client.response_callbacks.clear()
+    return client

@@ -1,0 +1,82 @@
+"""Which field of which hash a part of a change touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from hub.core.changes import Change, Part, PatchOp
+from hub.core.keys import KeyTable
+
+MAIN: Final = "main"
+_KEYS: Final = KeyTable()
+
+
+class Place(NamedTuple):
+    """A field of one of a context's hashes."""
+
+    hash: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.hash}/{self.field}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        hash, _, field = text.partition("/")
+        return cls(hash, field)
+
+
+class Touch(NamedTuple):
+    """What one operation of a patch touches. No field: all of the hash, and for the main hash all of the context."""
+
+    hash: str
+    field: str | None
+    whole: bool
+    """The field is set anew or deleted; otherwise something inside it changed."""
+
+
+def touch_of(path: str) -> Touch:
+    """What a patch operation at ``path`` touches."""
+    if not path:
+        return Touch(MAIN, None, True)
+    tokens = path[1:].split("/", 2)
+    if "~" in path:
+        tokens = [token.replace("~1", "/").replace("~0", "~") for token in tokens]
+    if tokens[0] in ("state", "output"):
+        return Touch(tokens[0], tokens[1] if len(tokens) > 1 else None, len(tokens) < 3)
+    return Touch(MAIN, tokens[0], len(tokens) < 2)
+
+
+def key_place(key: str) -> Place:
+    """Where a request's key is kept."""
+    return Place("keys", _KEYS.field_of(key))
+
+
+class FieldFilter:
+    """Picks from changes what concerns fields that the hashes hold at an earlier position."""
+
+    def __init__(self, held: Mapping[str, int]) -> None:
+        self._held = {Place.parse(text): seq for text, seq in held.items()}
+
+    def of(self, change: Change) -> Iterator[Part]:
+        """The parts of a change that some field lacks."""
+        seq = change.position.seq
+        for part in change.parts:
+            if part["kind"] == "patch":
+                ops = [op for op in part["ops"] if self._lacks_op(op, seq)]
+                if ops:
+                    yield {"kind": "patch", "ops": ops}
+            elif part["kind"] in ("log.update", "log.append"):
+                if self._lacks(Place("log", part["id"]), seq):
+                    yield part
+            elif part["kind"] == "key":
+                if self._lacks(key_place(part["key"]), seq):
+                    yield part
+
+    def _lacks(self, place: Place, seq: int) -> bool:
+        return self._held.get(place, seq) < seq
+
+    def _lacks_op(self, op: PatchOp, seq: int) -> bool:
+        hash, field, _ = touch_of(op["path"])
+        return field is not None and self._lacks(Place(hash, field), seq)

@@ -1,0 +1,106 @@
+-- Append an entry to each of many contexts. Each stands alone: one's trouble is its own outcome.
+--
+-- KEYS  two a context: main hash, stream of changes.
+-- ARGV  [1] bytes that a message on a live channel may have, [2] bytes of missed entries that an answer may carry;
+--       then for each context
+--         epoch, last, tip     where its writer stands
+--         born                 the epoch that the writer's context was made with, '' if it does not know
+--         flags                c: create, r: create in place of what is there, x: the changes close the context
+--         entry, new last      the entry's id and the seq of its last change
+--         changes              packed; '' only compares
+--         n, field, value ...  n plain fields of the main hash: '=text', or '-' to take the field away
+-- Answers for each context {outcome, more, owner before, missed entries} or {'failed', reason}.
+local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
+local PARTS = {':state', ':output', ':data', ':log', ':keys'}
+local TOMBSTONE = 3600
+
+local function missed(stream, seq)
+  local entries, bytes, more = {}, 0, 0
+  for i, entry in ipairs(redis.call('XRANGE', stream, string.format('%.0f-0', seq + 1), '+', 'COUNT', 65)) do
+    bytes = bytes + #entry[2][6]
+    if i > 1 and (i > 64 or bytes > room) then
+      more = 1
+      break
+    end
+    entries[i] = entry
+  end
+  return entries, more
+end
+
+local function forget(main)
+  for _, name in ipairs(PARTS) do
+    redis.call('UNLINK', main .. name)
+  end
+  redis.call('DEL', main)
+end
+
+local function append(main, stream, at, fields)
+  local epoch, last, tip, born, flags = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local id, new_last, changes = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+  local there = redis.call('HMGET', main, 'epoch', 'last', 'tip', 'born', 'closed', 'user_id')
+  local owner = there[6] or ''
+  if string.find(flags, 'c') then
+    if there[1] and not there[5] then
+      if there[1] == epoch then
+        local entries, more = missed(stream, 0)
+        return {'exists', more, owner, entries}
+      elseif not string.find(flags, 'r') then
+        return {'exists', 0, owner, {}}
+      end
+    end
+    if there[1] then
+      forget(main)
+      redis.call('UNLINK', stream)
+    end
+  elseif not there[1] then
+    return {'missing', 0, '', {}}
+  elseif there[5] or (born ~= '' and born ~= there[4]) then
+    return {'removed', 0, '', {}}
+  elseif there[1] ~= epoch then
+    return {'epoch', 0, owner, {}}
+  elseif there[2] ~= last or there[3] ~= tip then
+    local entries, more = missed(stream, tonumber(last))
+    return {'stale', more, owner, entries}
+  end
+  if changes == '' then
+    return {'appended', 0, owner, {}}
+  end
+  redis.call('XADD', stream, new_last .. '-0', 'id', id, 'before', tip, 'changes', changes)
+  if string.find(flags, 'x') then
+    forget(main)
+    redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', there[4] or epoch, 'closed', '')
+    redis.call('EXPIRE', main, TOMBSTONE)
+    redis.call('EXPIRE', stream, TOMBSTONE)
+  elseif string.find(flags, 'c') then
+    redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', epoch, 'mirrored', '0')
+  else
+    redis.call('HSET', main, 'last', new_last, 'tip', id)
+  end
+  for i = at + 9, at + 8 + 2 * fields, 2 do
+    local value = ARGV[i + 1]
+    if string.sub(value, 1, 1) == '=' then
+      redis.call('HSET', main, ARGV[i], string.sub(value, 2))
+    else
+      redis.call('HDEL', main, ARGV[i])
+    end
+  end
+  -- A message that is too large for the subscribers' buffers would end their connections; they read the stream instead.
+  local message = '1 ' .. epoch .. ' ' .. new_last .. ' ' .. id .. ' ' .. tip .. '\n'
+  if #changes <= largest then
+    message = message .. changes
+  end
+  redis.call('SPUBLISH', main .. ':live', message)
+  return {'appended', 0, owner, {}}
+end
+
+local answers, at = {}, 3
+for i = 1, #KEYS, 2 do
+  local fields = tonumber(ARGV[at + 8])
+  local fine, answer = pcall(append, KEYS[i], KEYS[i + 1], at, fields)
+  if not fine then
+    answer = {'failed', type(answer) == 'table' and answer.err or tostring(answer)}
+  end
+  answers[#answers + 1] = answer
+  at = at + 9 + 2 * fields
+end
+return answers

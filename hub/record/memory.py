@@ -1,0 +1,184 @@
+"""The record in memory: for tests, ``--record memory`` and contexts without a hub. It ends with its process.
+
+Entries are kept packed, as in Redis: so what cannot be kept there is refused here too, and nobody shares a value with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+from hub.core.changes import RecordEntry
+from hub.core.errors import Conflict, NotFound
+from hub.core.position import Position
+from hub.record import plain
+from hub.record.memory_context import MemoryContext, prepare
+from hub.record.memory_extras import MemoryNotices, MemoryUploads, MemoryWork
+from hub.record.names import TOMBSTONE_SECONDS
+from hub.record.port import Append, Appended, Loaded, MirrorWrite, Outcome, Upload, Work
+from hub.record.rows import parse_cursor
+from hub.record.uploads import TOTAL_BYTES
+
+_MISSED: Final = 64
+
+
+class MemoryRecord:
+    """A Record that lives and dies with its process."""
+
+    durability = "memory"
+
+    def __init__(self, *, upload_bytes: int = TOTAL_BYTES, clock: Callable[[], float] = time.time) -> None:
+        """``clock`` gives seconds since 1970."""
+        self._clock = clock
+        self._contexts: dict[str, MemoryContext] = {}
+        self._work = MemoryWork()
+        self._notices = MemoryNotices()
+        self._uploads = MemoryUploads(upload_bytes, clock)
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def ping(self) -> float:
+        return 0.0
+
+    # contexts
+
+    async def append(self, appends: Sequence[Append]) -> list[Appended]:
+        return [self._append(append) for append in appends]
+
+    def _append(self, append: Append) -> Appended:
+        prepared = prepare(append)
+        if isinstance(prepared, Appended):
+            return prepared
+        there, position, entry = self._there(append.context), append.position, append.entry
+        if prepared.creates:
+            if there is not None and there.closed is None:
+                if there.epoch == position.epoch:
+                    return Appended(Outcome.EXISTS, *there.after(0, _MISSED))
+                if not append.replace:
+                    return Appended(Outcome.EXISTS)
+            there = self._contexts[append.context] = MemoryContext(position.epoch)
+        elif there is None:
+            return Appended(Outcome.MISSING)
+        elif there.closed is not None or append.born not in ("", there.born):
+            return Appended(Outcome.REMOVED)
+        elif there.epoch != position.epoch:
+            return Appended(Outcome.EPOCH)
+        elif (there.last, there.tip) != (position.seq, entry.before):
+            return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
+        if entry.changes:
+            there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
+        return Appended(Outcome.APPENDED)
+
+    def _there(self, context: str) -> MemoryContext | None:
+        """A context or its tombstone."""
+        there = self._contexts.get(context)
+        if there is not None and there.forget_at is not None and there.forget_at <= self._clock():
+            del self._contexts[context]
+            return None
+        return there
+
+    def _live(self, context: str) -> MemoryContext | None:
+        there = self._there(context)
+        return None if there is None or there.closed is not None else there
+
+    async def read(self, context: str, after: Position, limit: int = 256) -> tuple[list[RecordEntry], bool]:
+        there = self._there(context)
+        if there is None:
+            raise NotFound(f"no context {context!r}")
+        entries, more = there.after(after.seq, limit)
+        first = entries[0].changes[0].position.seq if entries else there.last + 1
+        if there.epoch != after.epoch or there.last < after.seq or first != after.seq + 1:
+            at = Position(there.epoch, there.last)
+            raise Conflict(f"the record stands at {at} and does not continue {after}", end=str(at))
+        return entries, more
+
+    async def end(self, context: str) -> tuple[Position, str] | None:
+        there = self._live(context)
+        return None if there is None else (Position(there.epoch, there.last), there.tip)
+
+    async def load(self, context: str) -> Loaded | None:
+        there = self._live(context)
+        return None if there is None else there.load()
+
+    async def mirror(self, write: MirrorWrite) -> bool:
+        there = self._live(write.context)
+        if there is None or (there.epoch, there.mirrored) != (write.position.epoch, write.base):
+            return False
+        if write.position.seq > there.last:
+            return False
+        there.mirrored, there.held = write.position.seq, dict(write.held)
+        there.trim(write.trim)
+        return True
+
+    async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
+        there = self._live(context)
+        return None if there is None else (there.mirrored, dict(there.held))
+
+    async def rows(
+        self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        after = None if before is None else parse_cursor(before)
+        ids = [id for id in self._contexts if self._live(id) is not None]
+        found = [(plain.created_ms(self._contexts[id].fields.get("created_at")), id) for id in ids]
+        found = [(score, id) for score, id in found if after is None or (score, id) < after]
+        found.sort(reverse=True)
+        rows = []
+        for _, id in found:
+            there = self._contexts[id]
+            if user_id is None or there.fields.get("user_id") == user_id:
+                rows.append((id, {**plain.values(there.fields), "version": f"{there.epoch}:{there.last}"}))
+        page = rows[:limit]
+        cursor = f"{plain.created_ms(page[-1][1]['created_at'])}:{page[-1][0]}" if len(rows) > limit else None
+        return [row for _, row in page], cursor
+
+    async def unmirrored(self) -> list[str]:
+        live = [(id, there) for id in list(self._contexts) if (there := self._live(id)) is not None]
+        return [
+            id
+            for id, there in live
+            if there.mirrored != there.last or there.held or there.fields.get("running") == "true"
+        ]
+
+    # work
+
+    async def offer(self, agent: str, context: str) -> None:
+        self._work.offer(agent, context)
+
+    async def take(self, agent: str, node: str, wait: float) -> Work | None:
+        return await self._work.take(agent, wait)
+
+    async def done(self, work: Work) -> None:
+        self._work.done(work)
+
+    # notices
+
+    async def notices(self) -> dict[str, dict[str, Any]]:
+        return self._notices.all()
+
+    async def put_notice(self, notice: dict[str, Any]) -> None:
+        self._notices.put(notice)
+
+    async def drop_notices(self, ids: Sequence[str]) -> None:
+        self._notices.drop(ids)
+
+    async def read_marks(self, user: str) -> set[str]:
+        return self._notices.read_by(user)
+
+    async def mark_read(self, user: str, ids: Sequence[str]) -> None:
+        self._notices.mark(user, ids)
+
+    # uploads
+
+    async def put_upload(self, upload: Upload, chunks: AsyncIterator[bytes]) -> Upload:
+        return await self._uploads.put(upload, chunks)
+
+    async def get_upload(self, id: str) -> Upload | None:
+        return self._uploads.get(id)
+
+    def read_upload(self, id: str) -> AsyncIterator[bytes]:
+        return self._uploads.read(id)

@@ -1,0 +1,343 @@
+"""When a live context's hashes are written, and what is written then (RECORD.md, "Hashes").
+
+One MirrorState a live context. It knows neither clock nor Redis: times are given to it, in seconds of any steady clock.
+
+    mirror = MirrorState.of(loaded)              # after load; MirrorState() after a creation
+    mirror.note(change, now)                     # every confirmed change, in order
+    if mirror.due(now):                          # or sleep until mirror.due_at, a time or None
+        write = mirror.write(confirmed_state, now)
+        if write is not None:
+            try:
+                done = await record.mirror(write)
+            except Unavailable:
+                done = False
+            mirror.wrote(done, now)              # always, before the next write
+            if not done and (there := await record.mirrored(context)):
+                mirror.moved(*there)             # a lost answer of mine, or another node wrote
+
+``write`` packs the values, so the state may go on at once. A field of up to 8 KB is written at most 100 ms after its
+change. A larger one when the bytes of its changes reach its size, or after 1 s without change; until then it is *held*:
+the write names the seq that the hash has it at. So the cost stays in proportion to the changes. ``everything=True``
+holds nothing back and keeps a short stream: for a context that goes to sleep.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hub.core.changes import Change, Json, Part, PatchOp
+from hub.core.keys import WRITERS
+from hub.core.state import ContextState
+from hub.core.values import json_size
+from hub.record.fields import MAIN, Place, key_place, touch_of
+from hub.record.names import HASHES
+from hub.record.packing import pack
+from hub.record.plain import PLAIN
+from hub.record.port import Loaded, MirrorWrite
+
+LARGE: Final = 8_192
+"""Bytes of a field beyond which it is written less often."""
+SMALL_SECONDS: Final = 0.1
+QUIET_SECONDS: Final = 1.0
+KEEP_CHANGES: Final = 2_048
+KEEP_BYTES: Final = 1_048_576
+KEEP_ASLEEP: Final = 64
+_KEY_BYTES: Final = 200
+"""About what an outcome takes; weighing each would cost more than it tells."""
+_GONE: Final = object()
+
+
+@dataclass(slots=True)
+class _Dirty:
+    """A field that the hash lacks changes of."""
+
+    first: int  # seq of the first of them
+    last: int
+    bytes: int  # about what they take
+    since: float  # when the first one came
+    at: float  # when the last one came
+    whole: bool  # set anew: written whatever its size
+
+    def join(self, later: _Dirty) -> None:
+        self.last, self.at = later.last, later.at
+        self.bytes += later.bytes
+        self.whole = self.whole or later.whole
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A write that has no answer yet."""
+
+    seq: int
+    written: dict[Place, _Dirty]
+    cleared: dict[str, int]
+    sizes: dict[Place, int]
+
+
+class MirrorState:
+    """Which fields of a context's hashes are behind. See the module's docstring for its use."""
+
+    def __init__(self, mirrored: int = 0) -> None:
+        self.mirrored = mirrored
+        """The seq that the hashes hold, held fields aside."""
+        self.due_at: float | None = None
+        """When ``write`` may have something to write."""
+        self._dirty: dict[Place, _Dirty] = {}
+        self._cleared: dict[str, int] = {}  # hashes to be written anew, and since which seq; MAIN: the whole context
+        self._sizes: dict[Place, int] = {}  # of large fields, when they were looked at
+        self._keys: set[str] = set()  # fields of the keys hash
+        self._recent: deque[tuple[int, int]] = deque()  # seq and bytes of changes that the stream keeps
+        self._recent_bytes = 0
+        self._flight: _Flight | None = None
+        self._closed = False
+
+    @classmethod
+    def of(cls, loaded: Loaded, now: float = 0.0) -> MirrorState:
+        """For a context that was loaded. What its hashes lack is due at once."""
+        self = cls(loaded.mirrored)
+        self._keys.update(loaded.state.keys.fields())
+        for change in loaded.behind:
+            self.note(change, now)
+        self._take_held(loaded.held, now)
+        self.due_at = now if self.behind else None
+        return self
+
+    @property
+    def behind(self) -> bool:
+        """The hashes lack something."""
+        return bool(self._dirty or self._cleared) and not self._closed
+
+    def due(self, now: float) -> bool:
+        """``write`` may have something to write, and no write is under way."""
+        return self.due_at is not None and self.due_at <= now and self._flight is None
+
+    def note(self, change: Change, now: float) -> None:
+        """A change was confirmed."""
+        seq = change.position.seq
+        total = 0
+        for part in change.parts:
+            total += self._note_part(part, seq, now)
+        self._recent.append((seq, total))
+        self._recent_bytes += total
+        while len(self._recent) > KEEP_CHANGES or self._recent_bytes - self._recent[0][1] >= KEEP_BYTES:
+            self._recent_bytes -= self._recent.popleft()[1]
+
+    def write(self, state: ContextState, now: float, *, everything: bool = False) -> MirrorWrite | None:
+        """What is to be written now, or None. ``state`` is confirmed, and stands at the last noted change."""
+        if self._flight is not None:
+            raise RuntimeError("the last write has no answer yet")
+        picked: dict[str, dict[str, bytes]] = {}
+        deleted: dict[str, list[str]] = {}
+        held: dict[str, int] = {}
+        flight = _Flight(state.position.seq, {}, self._cleared, {})
+        self._cleared = {}
+        anew = (MAIN, *HASHES) if MAIN in flight.cleared else tuple(flight.cleared)
+        for hash in anew:
+            picked[hash] = {field: pack(value) for field, value in _fields(state, hash)}
+            sizes = ((Place(hash, field), len(raw)) for field, raw in picked[hash].items())
+            flight.sizes |= {place: size for place, size in sizes if size > LARGE}
+        for place, dirty in self._dirty.items():
+            if place.hash in anew:
+                flight.written[place] = dirty
+                continue
+            value = _value(state, place)
+            if value is _GONE:
+                deleted.setdefault(place.hash, []).append(place.field)
+                flight.written[place] = dirty
+                continue
+            size = self._sizes.get(place)
+            raw = pack(value) if size is None or everything or self._ripe(dirty, size, now) else b""
+            if raw and (everything or len(raw) <= LARGE or self._ripe(dirty, len(raw), now)):
+                picked.setdefault(place.hash, {})[place.field] = raw
+                flight.written[place] = dirty
+            else:
+                held[str(place)] = dirty.first - 1
+            if len(raw) > LARGE:
+                flight.sizes[place] = len(raw)
+        self._forget_keys(state, picked, deleted, flight)
+        if self._closed or not (flight.written or flight.cleared):
+            self._sizes |= flight.sizes
+            self._plan(now)
+            return None
+        for place in flight.written:
+            self._dirty.pop(place, None)
+        self._flight = flight
+        cleared = tuple(hash for hash in anew if hash != MAIN)
+        trim = self._trim(flight.seq, everything)
+        return MirrorWrite(state.document["id"], self.mirrored, state.position, picked, deleted, cleared, held, trim)
+
+    def wrote(self, done: bool, now: float) -> None:
+        """What became of the last write. After False everything that it had is due again, a little later."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            return
+        if done:
+            self.mirrored = flight.seq
+            for place in flight.written:
+                self._sizes.pop(place, None)
+            self._sizes |= flight.sizes
+        else:
+            for place, dirty in flight.written.items():
+                later = self._dirty.get(place)
+                if later is not None:
+                    dirty.join(later)
+                if place.hash not in self._cleared:
+                    self._dirty[place] = dirty
+            self._cleared = flight.cleared | self._cleared
+        self._plan(now)
+        if not done and self.due_at is not None:
+            self.due_at = max(self.due_at, now + SMALL_SECONDS)
+
+    def moved(self, mirrored: int, held: dict[str, int], now: float = 0.0) -> None:
+        """The hashes hold something else than this writer thought: its own lost write, or another's."""
+        self.mirrored = mirrored
+        self._cleared = {hash: seq for hash, seq in self._cleared.items() if seq > mirrored}
+        for place, dirty in list(self._dirty.items()):
+            if dirty.last <= mirrored and str(place) not in held:
+                del self._dirty[place]
+        self._take_held(held, now)
+        self._plan(now)
+
+    # ------------------------------------------------------------------ inside
+
+    def _note_part(self, part: Part, seq: int, now: float) -> int:
+        """Mark what a part touches. Returns about how many bytes it takes."""
+        size = _KEY_BYTES
+        match part["kind"]:
+            case "log.append":
+                size = len(part["text"])
+                self._touch(Place("log", part["id"]), seq, size, False, now)
+            case "patch":
+                return sum(self._note_op(op, seq, now) for op in part["ops"])
+            case "log.add":
+                entry = part["entry"]
+                size = len(entry["content"]) + json_size(entry["kvps"])
+                self._touch(Place("log", entry["id"]), seq, size, True, now)
+                self._touch(Place(MAIN, "log"), seq, 0, True, now)
+            case "log.update":
+                size = len(part.get("content", "")) + json_size(part.get("kvps", {}))
+                self._touch(Place("log", part["id"]), seq, size, False, now)
+            case "log.reset":
+                self._clear("log", seq, now)
+                self._touch(Place(MAIN, "log"), seq, 0, True, now)
+            case "data":
+                size = json_size(part.get("value"))
+                self._touch(Place("data", part["key"]), seq, size, True, now)
+            case "key":
+                self._touch(key_place(part["key"]), seq, size, False, now)
+            case "closed":
+                self._closed = True
+                self.due_at = None
+        return size
+
+    def _note_op(self, op: PatchOp, seq: int, now: float) -> int:
+        hash, field, whole = touch_of(op["path"])
+        size = json_size(op.get("value"))
+        if field is None:
+            self._clear(hash, seq, now)
+        elif hash != MAIN or field not in PLAIN:  # the plain ones are written by the append itself
+            self._touch(Place(hash, field), seq, size, whole, now)
+        return size
+
+    def _clear(self, hash: str, seq: int, now: float) -> None:
+        self._cleared[hash] = seq
+        for place in [place for place in self._dirty if place.hash == hash or hash == MAIN]:
+            del self._dirty[place]
+        self._soon(now + SMALL_SECONDS)
+
+    def _touch(self, place: Place, seq: int, size: int, whole: bool, now: float) -> None:
+        dirty = self._dirty.get(place)
+        if dirty is None:
+            dirty = self._dirty[place] = _Dirty(seq, seq, size, now, now, whole)
+        else:
+            dirty.last, dirty.at = seq, now
+            dirty.bytes += size
+            dirty.whole = dirty.whole or whole
+        self._soon(self._time_of(place, dirty))
+
+    def _time_of(self, place: Place, dirty: _Dirty) -> float:
+        size = self._sizes.get(place)
+        if size is None or dirty.whole or dirty.bytes >= size:
+            return dirty.since + SMALL_SECONDS
+        return dirty.at + QUIET_SECONDS
+
+    def _ripe(self, dirty: _Dirty, size: int, now: float) -> bool:
+        """A large field is written: set anew, its changes took as much as it does, or it is quiet."""
+        return dirty.whole or dirty.bytes >= size or now - dirty.at >= QUIET_SECONDS
+
+    def _soon(self, at: float) -> None:
+        if not self._closed and (self.due_at is None or at < self.due_at):
+            self.due_at = at
+
+    def _plan(self, now: float) -> None:
+        self.due_at = None
+        for place, dirty in self._dirty.items():
+            self._soon(self._time_of(place, dirty))
+        if self._cleared:
+            self._soon(now)
+
+    def _take_held(self, held: dict[str, int], now: float) -> None:
+        for text, seq in held.items():
+            place = Place.parse(text)
+            dirty = self._dirty.setdefault(place, _Dirty(seq + 1, self.mirrored, 0, now, now, True))
+            dirty.first, dirty.whole = min(dirty.first, seq + 1), True
+
+    def _forget_keys(
+        self, state: ContextState, picked: dict[str, dict[str, bytes]], deleted: dict[str, list[str]], flight: _Flight
+    ) -> None:
+        """Writers that were pushed out of the table by others leave no trace in a change."""
+        self._keys.update(picked.get("keys", ()))
+        if len(self._keys) <= WRITERS:
+            return
+        gone = self._keys.difference(state.keys.fields())
+        self._keys -= gone
+        for field in gone:
+            dirty = _Dirty(flight.seq, flight.seq, 0, 0.0, 0.0, True)
+            if flight.written.setdefault(Place("keys", field), dirty) is dirty:
+                deleted.setdefault("keys", []).append(field)
+
+    def _trim(self, seq: int, asleep: bool) -> int:
+        """The seq up to which the stream may be trimmed as far as its length is concerned."""
+        if asleep:
+            return max(seq - KEEP_ASLEEP, 0)
+        if len(self._recent) < KEEP_CHANGES and self._recent_bytes < KEEP_BYTES:
+            return 0  # this process has not seen enough of it to know
+        return self._recent[0][0] - 1
+
+
+def _fields(state: ContextState, hash: str) -> Iterable[tuple[str, Json]]:
+    """All that a hash has to hold."""
+    match hash:
+        case "main":
+            members = state.document.items()
+            return [item for item in members if item[0] not in PLAIN and item[0] not in ("state", "output")]
+        case "data":
+            return state.data.items()
+        case "log":
+            return ((entry.id, entry.to_json()) for entry in state.log.entries)
+        case "keys":
+            return ((field, state.keys.dump(field)) for field in state.keys.fields())
+        case _:
+            fields: dict[str, Json] = state.document[hash]
+            return fields.items()
+
+
+def _value(state: ContextState, place: Place) -> Json:
+    """What a field has to hold, _GONE if there is no such field (any more)."""
+    hash, field = place
+    match hash:
+        case "main":
+            return state.document.get(field, _GONE)
+        case "data":
+            return state.data.get(field, _GONE)
+        case "log":
+            entry = state.log.get(field)
+            return _GONE if entry is None else entry.to_json()
+        case "keys":
+            value = state.keys.dump(field)
+            return _GONE if value is None else value
+        case _:
+            return state.document[hash].get(field, _GONE)

@@ -1,0 +1,47 @@
+"""The names of everything that the record keeps in Redis (RECORD.md's key table), in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+CONTEXTS: Final = "hub:contexts"
+NOTICES: Final = "hub:notices"
+UPLOADS: Final = "hub:uploads"
+GROUP: Final = "nodes"
+"""The consumer group that nodes take work from."""
+
+HASHES: Final = ("state", "output", "data", "log", "keys")
+"""The hashes of a context besides the main one, in the order in which scripts take them."""
+
+TOMBSTONE_SECONDS: Final = 3600
+
+
+def main(context: str) -> str:
+    """The main hash. The braces put everything of a context into one slot of a cluster."""
+    return "hub:ctx:{" + context + "}"
+
+
+def part(context: str, name: str) -> str:
+    """One of a context's other keys: a hash of HASHES, ``changes`` or ``live``."""
+    return "hub:ctx:{" + context + "}:" + name
+
+
+def user_contexts(user: str) -> str:
+    return "hub:user:{" + quote(user, safe="") + "}:contexts"
+
+
+def user_notices(user: str) -> str:
+    return "hub:user:{" + quote(user, safe="") + "}:notices"
+
+
+def agent(name: str) -> str:
+    return "hub:agent:{" + quote(name, safe="") + "}"
+
+
+def upload(id: str) -> str:
+    return "hub:upload:{" + quote(id, safe="") + "}"
+
+
+def upload_chunks(id: str) -> str:
+    return upload(id) + ":chunks"

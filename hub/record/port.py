@@ -1,0 +1,201 @@
+"""What a record must be able to do. ``memory`` and ``redis`` implement it; one contract suite runs on both.
+
+The record keeps each context's stream of changes and decides one thing only: whether the writer of an append still
+stands at the stream's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from hub.core.changes import Change, RecordEntry
+from hub.core.errors import HubError
+from hub.core.position import Position
+from hub.core.state import ContextState
+
+
+class Outcome(StrEnum):
+    """What became of an append."""
+
+    APPENDED = "appended"
+    STALE = "stale"  # others appended since; ``entries`` has them, or the first of them
+    EPOCH = "epoch"  # the record has another epoch
+    MISSING = "missing"  # no such context
+    REMOVED = "removed"  # removed not long ago
+    EXISTS = "exists"  # a creation, and the id is taken
+    FAILED = "failed"  # nothing was written; ``error`` says why
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A writer's next entry, and where it stands. ``position.seq`` 0 creates the context in ``position.epoch``.
+
+    An entry without changes only compares: APPENDED then means that the ends are equal and nothing was written.
+    """
+
+    context: str
+    position: Position
+    entry: RecordEntry
+    replace: bool = False
+    """Only with a creation: a context with that id is removed in the same step."""
+    born: str = ""
+    """The epoch that the writer's context was made with, if it knows: another one in the record means REMOVED."""
+    row: dict[str, Any] | None = None
+    """The context's row in the list after this entry, if it changed with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An append's outcome.
+
+    With STALE ``entries`` follow the writer's position, ``more`` says that there are others; no entries, or ones that
+    do not fit: the record does not continue what the writer holds, which must load again. With EXISTS there are entries
+    if the context that is there has the writer's own epoch: its creation came through, and the answer was lost.
+    """
+
+    outcome: Outcome
+    entries: Sequence[RecordEntry] = ()
+    more: bool = False
+    error: HubError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A context as the record has it: its state (with its position) and the id of its last entry.
+
+    ``mirrored``, ``held`` and ``behind`` are for MirrorState: the seq that the hashes hold, the fields that they hold
+    at an earlier one, the changes after ``mirrored``.
+    """
+
+    state: ContextState
+    tip: str
+    born: str
+    mirrored: int
+    held: dict[str, int] = field(default_factory=dict)
+    behind: Sequence[Change] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorWrite:
+    """What the hashes lack: the fields that changes after ``base`` touched, as they are at ``position``.
+
+    MirrorState makes it. Fields go by hash name (main, state, output, data, log, keys), then by field; values are
+    packed already. ``cleared`` hashes are emptied first. ``held`` names large fields that are left for later:
+    ``hash/field`` -> the seq that the hash holds. ``trim`` is the seq up to which the stream is long enough without its
+    changes; it is never trimmed past what a field lacks.
+    """
+
+    context: str
+    base: int
+    position: Position
+    set_fields: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    deleted: dict[str, list[str]] = field(default_factory=dict)
+    cleared: Sequence[str] = ()
+    held: dict[str, int] = field(default_factory=dict)
+    trim: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A context that waits for an agent; ``item`` acknowledges it."""
+
+    agent: str
+    item: str
+    context: str
+    age: float = 0.0
+    """Seconds since it was offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that people gave to the hub for a while. ``size`` in bytes, ``expires_at`` ISO 8601."""
+
+    id: str
+    name: str
+    type: str
+    size: int
+    owner: str
+    expires_at: str
+
+
+class Record(Protocol):
+    """All methods raise Unavailable while the record cannot be reached, and nothing else foreign."""
+
+    @property
+    def durability(self) -> str:
+        """What an answered append survives: ``memory``, ``aof always``, ``aof everysec``, ``none`` ..."""
+
+    async def start(self) -> None:
+        """Connect and check that the record can be used. Raises StartError that says what to do."""
+
+    async def close(self) -> None: ...
+
+    async def ping(self) -> float:
+        """Seconds that a round trip takes."""
+
+    # contexts
+    async def append(self, appends: Sequence[Append]) -> list[Appended]:
+        """Append to many contexts at once, at most one entry each; every one has an outcome of its own."""
+
+    async def read(self, context: str, after: Position, limit: int = 256) -> tuple[list[RecordEntry], bool]:
+        """Entries after a position, and whether there are more.
+
+        Raises Conflict if the record does not fit (other epoch, end behind ``after``, stream trimmed past it), NotFound
+        if there is no such context."""
+
+    async def end(self, context: str) -> tuple[Position, str] | None:
+        """The record's end and tip, or None."""
+
+    async def load(self, context: str) -> Loaded | None:
+        """The state from hashes and stream, or None if there is no such context."""
+
+    async def mirror(self, write: MirrorWrite) -> bool:
+        """Write fields to the hashes; False if ``base`` is no longer what they hold."""
+
+    async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
+        """The seq that the hashes hold, and the fields that they hold at an earlier one; or None."""
+
+    async def rows(
+        self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Rows of the contexts list, newest (created_at, id) first, and the cursor of the next page. ``user_id`` limits
+        them to one user's. A row has the fields of PROTOCOL.md and ``version``."""
+
+    async def unmirrored(self) -> list[str]:
+        """Contexts whose hashes are behind their stream or whose run is active (looked through after a start)."""
+
+    # work
+    async def offer(self, agent: str, context: str) -> None:
+        """Put a context on an agent's stream. Offering twice is harmless."""
+
+    async def take(self, agent: str, node: str, wait: float) -> Work | None:
+        """The next context that waits for the agent, or None after ``wait`` seconds.
+
+        Items that a dead node or an earlier call left unacknowledged for 5 s come again."""
+
+    async def done(self, work: Work) -> None:
+        """Forget an item."""
+
+    # notices: {id: notice}
+    async def notices(self) -> dict[str, dict[str, Any]]: ...
+
+    async def put_notice(self, notice: dict[str, Any]) -> None: ...
+
+    async def drop_notices(self, ids: Sequence[str]) -> None: ...
+
+    async def read_marks(self, user: str) -> set[str]: ...
+
+    async def mark_read(self, user: str, ids: Sequence[str]) -> None: ...
+
+    # uploads
+    async def put_upload(self, upload: Upload, chunks: AsyncIterator[bytes]) -> Upload:
+        """Keep a file's chunks with an expiry; the returned upload has the size that came.
+
+        Nothing of a broken one stays. Raises TooLarge when all uploads together would have too many bytes."""
+
+    async def get_upload(self, id: str) -> Upload | None: ...
+
+    def read_upload(self, id: str) -> AsyncIterator[bytes]: ...

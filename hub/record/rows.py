@@ -1,0 +1,94 @@
+"""The contexts list: rows in pages, newest first, and what a hub that starts has to look after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hub.core.contexts import ROW_FIELDS
+from hub.core.errors import InvalidRequest
+from hub.record import names, plain
+from hub.record.connection import Command, Connection
+
+_FIELDS: Final = ("epoch", "last", "mirrored", "held", "closed", *ROW_FIELDS)
+_BATCH: Final = 500
+_FORGOTTEN_MS: Final = 2 * names.TOMBSTONE_SECONDS * 1000
+"""An index entry whose context is missing may be a creation on its way; after this long it is none."""
+
+
+async def rows(
+    connection: Connection, user_id: str | None, before: str | None, limit: int, now_ms: int, *, clean: bool = True
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of the list; ``clean`` takes entries of removed contexts out of the index."""
+    index = names.CONTEXTS if user_id is None else names.user_contexts(user_id)
+    found: list[dict[str, Any]] = []
+    gone: list[str] = []
+    cursor = before
+    while len(found) < limit:
+        page = await _page(connection, index, cursor, min(limit - len(found), _BATCH))
+        if not page:
+            cursor = None
+            break
+        cursor = f"{page[-1][1]}:{page[-1][0]}"
+        for (context, score), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
+            if "epoch" not in fields or "closed" in fields:
+                if "closed" in fields or score < now_ms - _FORGOTTEN_MS:
+                    gone.append(context)
+            elif user_id is None or fields.get("user_id") == user_id:
+                found.append({**plain.values(fields), "version": f"{fields['epoch']}:{fields['last']}"})
+    if gone and clean:
+        await connection.run("ZREM", index, *gone)
+    return found, cursor
+
+
+def parse_cursor(cursor: str) -> tuple[int, str]:
+    """When the last context of a page was made, and its id. Raises InvalidRequest."""
+    score, _, last = cursor.partition(":")
+    try:
+        return int(score), last
+    except ValueError as error:
+        raise InvalidRequest(f"{cursor[:80]!r} is not a cursor of the contexts list") from error
+
+
+async def unmirrored(connection: Connection) -> list[str]:
+    """Contexts whose hashes are behind their stream, or whose run is active."""
+    found: list[str] = []
+    cursor: str | None = None
+    while page := await _page(connection, names.CONTEXTS, cursor, _BATCH):
+        cursor = f"{page[-1][1]}:{page[-1][0]}"
+        for (context, _), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
+            if "epoch" not in fields or "closed" in fields:
+                continue
+            behind = fields["last"] != fields["mirrored"] or "held" in fields
+            if behind or fields.get("running") == "true":
+                found.append(context)
+    return found
+
+
+async def _fields(connection: Connection, contexts: Sequence[str]) -> list[dict[str, str]]:
+    commands: list[Command] = [("HMGET", names.main(context), *_FIELDS) for context in contexts]
+    return [
+        {name: raw.decode(errors="replace") for name, raw in zip(_FIELDS, answer, strict=True) if raw is not None}
+        for answer in await connection.many(commands)
+    ]
+
+
+async def _page(connection: Connection, index: str, cursor: str | None, limit: int) -> list[tuple[str, int]]:
+    """The next ids of an index after a cursor ``score:id``, with their scores: newest first."""
+    if cursor is None:
+        return _scored(await connection.run("ZREVRANGE", index, 0, limit - 1, "WITHSCORES"))
+    score, last = parse_cursor(cursor)
+    offset = 0
+    while True:
+        page = _scored(
+            await connection.run("ZREVRANGEBYSCORE", index, score, "-inf", "WITHSCORES", "LIMIT", offset, limit)
+        )
+        # Ids of the cursor's own time come first, those up to the cursor's were on the page before.
+        fresh = [item for item in page if item[1] < score or item[0] < last]
+        if fresh or len(page) < limit:
+            return fresh
+        offset += limit
+
+
+def _scored(flat: Sequence[bytes]) -> list[tuple[str, int]]:
+    return [(id.decode(), int(float(score))) for id, score in zip(flat[::2], flat[1::2], strict=True)]

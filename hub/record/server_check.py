@@ -1,0 +1,90 @@
+"""Whether a Redis or Valkey server can hold a record, and what it survives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from hub.core.errors import HubError, StartError, Unavailable
+from hub.record.connection import Connection, pairs
+
+ANSWER_SECONDS: Final = 4.0
+"""A server that does not answer at all within this is given up."""
+_LOOK_SECONDS: Final = 0.2
+
+Progress = Callable[[str], None]
+"""Told now and then how far a server is with loading its data."""
+
+Info = dict[str, str]
+
+
+async def check_server(connection: Connection, progress: Progress | None = None) -> str:
+    """Wait until the server has loaded its data, and check it. Returns the durability.
+
+    Raises StartError that says what to do.
+    """
+    info = await _loaded_info(connection, progress)
+    _check_kind(info, connection.address)
+    settings = await _settings(connection)
+    policy = settings.get("maxmemory-policy") or info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        raise StartError(
+            f"the Redis at {connection.address} may drop keys when its memory is full (maxmemory-policy {policy}), and "
+            "what the hub has answered must stay: set maxmemory-policy to noeviction"
+        )
+    return _durability(info, settings)
+
+
+async def _loaded_info(connection: Connection, progress: Progress | None) -> Info:
+    while True:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                info = _parse(await connection.run("INFO"))
+        except (HubError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {ANSWER_SECONDS:.0f} s"
+            raise StartError(
+                f"the Redis at {connection.address} cannot be used: {reason}. Is it running, and is the URL "
+                "(HUB_REDIS_URL) right? Without a URL the hub brings a server of its own"
+            ) from error
+        if info.get("loading", "0") == "0":
+            return info
+        if progress is not None:
+            progress(f"loading the record: {info.get('loading_loaded_perc', '?')} %")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _check_kind(info: Info, address: str) -> None:
+    name, version, least = "Redis", info.get("redis_version", "0"), 7
+    if "valkey_version" in info:
+        name, version, least = "Valkey", info["valkey_version"], 8
+    if int(version.partition(".")[0] or 0) < least:
+        raise StartError(f"the server at {address} is {name} {version}: the hub needs Redis 7 or Valkey 8, or newer")
+    if info.get("redis_mode", info.get("server_mode", "standalone")) == "cluster":
+        raise StartError(f"the server at {address} is a node of a cluster, which this version of the hub cannot use")
+
+
+async def _settings(connection: Connection) -> dict[str, str]:
+    """The settings that matter; none where the server does not tell (some hosted ones do not)."""
+    try:
+        found: list[bytes] = []
+        for name in ("appendonly", "appendfsync", "maxmemory-policy", "save"):
+            found += await connection.run("CONFIG", "GET", name)
+    except Unavailable:
+        raise
+    except HubError:
+        return {}
+    return {name.decode(): value.decode() for name, value in pairs(found).items()}
+
+
+def _durability(info: Info, settings: dict[str, str]) -> str:
+    if settings.get("appendonly", "yes" if info.get("aof_enabled") == "1" else "no") == "yes":
+        return f"aof {settings.get('appendfsync', 'unknown')}"
+    if not settings:
+        return "unknown"
+    return "snapshots" if settings.get("save") else "none"
+
+
+def _parse(raw: bytes) -> Info:
+    lines = (line.partition(":") for line in raw.decode(errors="replace").splitlines() if not line.startswith("#"))
+    return {name: value for name, colon, value in lines if colon}

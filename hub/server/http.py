@@ -1,0 +1,175 @@
+"""The HTTP side: health, uploads, the page."""
+
+from __future__ import annotations
+
+import mimetypes
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+
+from hub import __version__
+from hub.core.errors import Forbidden, HubError, InvalidRequest, NotFound, TooLarge, Unauthorized, Unavailable
+from hub.core.requests import Role
+from hub.core.times import iso
+from hub.core.values import clean_text
+from hub.node.node import Node
+from hub.node.rights import Identity
+from hub.record.port import Upload
+from hub.server.auth import Tokens
+
+STATIC = Path(__file__).parent / "static"
+UPLOAD_SECONDS = 24 * 3600.0
+"""How long an upload is kept."""
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; connect-src 'self' ws: wss:; img-src 'self' data:; style-src 'self'; script-src 'self'; "
+        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+_STATUS: dict[type[HubError], int] = {
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    TooLarge: 413,
+    Unavailable: 503,
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Errors of the hub as JSON with their code; security headers on everything."""
+    try:
+        response = await handler(request)
+    except HubError as error:
+        status = next((number for kind, number in _STATUS.items() if isinstance(error, kind)), 400)
+        response = web.json_response({"ok": False, "error": error.to_wire()}, status=status)
+    if not response.prepared:
+        response.headers.update(HEADERS)
+    return response
+
+
+class Http:
+    """Routes beside the Socket.IO endpoints."""
+
+    def __init__(self, node: Node, tokens: Tokens, connections: Callable[[], int]) -> None:
+        self._node = node
+        self._tokens = tokens
+        self._connections = connections
+
+    def add_to(self, app: web.Application) -> None:
+        app.router.add_get("/healthz", self.health)
+        app.router.add_post("/api/v1/uploads", self.upload)
+        app.router.add_get("/api/v1/uploads/{id}", self.download)
+        app.router.add_get("/", self.page)
+        app.router.add_get("/c/{id}", self.page)
+        if (STATIC / "assets").is_dir():
+            app.router.add_static("/assets", STATIC / "assets")
+        for file in STATIC.glob("*.*") if STATIC.is_dir() else ():
+            if file.name != "index.html":
+                app.router.add_get(f"/{file.name}", _file_handler(file))
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Whether the hub serves. 503 while the record cannot be reached."""
+        body: dict[str, Any] = {
+            "status": "ok",
+            "version": __version__,
+            "node": self._node.name,
+            "record": {"durability": self._node.record.durability},
+            "contexts": sum(1 for _ in self._node.contexts),
+            "connections": self._connections(),
+            "agents": self._node.dispatch.agents,
+        }
+        try:
+            body["record"]["ping_ms"] = round(await self._node.record.ping() * 1000, 3)
+        except Unavailable as error:
+            body |= {"status": "degraded", "reason": error.message}
+        return web.json_response(body, status=200 if body["status"] == "ok" else 503)
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """Keep a file for a day: ``POST /api/v1/uploads?name=FILE`` with the file as the body."""
+        identity = self._identity(request)
+        if identity.role is Role.VIEWER:
+            raise Forbidden("viewers cannot upload")
+        name = clean_text(request.query.get("name", "")).rsplit("/", 1)[-1].rsplit("\\", 1)[-1][:200]
+        if not name:
+            raise InvalidRequest("an upload names its file: /api/v1/uploads?name=FILE")
+        limit = self._node.settings.upload_bytes
+        if request.content_length is not None and request.content_length > limit:
+            raise TooLarge(f"the file has {request.content_length:,} bytes; at most {limit:,} are taken", limit=limit)
+        kind = request.content_type
+        if kind == "application/octet-stream":
+            kind = mimetypes.guess_type(name)[0] or kind
+        expires_at = iso(self._node.clock() + UPLOAD_SECONDS)
+        new = Upload(secrets.token_urlsafe(16), name, kind, 0, identity.sub, expires_at)
+        kept = await self._node.record.put_upload(new, _within(request, limit))
+        return web.json_response(
+            {
+                "ok": True,
+                "upload": {
+                    "id": kept.id,
+                    "name": kept.name,
+                    "size": kept.size,
+                    "type": kept.type,
+                    "expires_at": kept.expires_at,
+                },
+            }
+        )
+
+    async def download(self, request: web.Request) -> web.StreamResponse:
+        """The file of an upload, for its owner, agents and operators."""
+        identity = self._identity(request)
+        upload = await self._node.record.get_upload(request.match_info["id"])
+        if upload is None or not (identity.role in (Role.OPERATOR, Role.AGENT) or upload.owner == identity.sub):
+            raise NotFound("no such upload; it may have expired")
+        response = web.StreamResponse(
+            headers={
+                **HEADERS,
+                "Content-Type": "application/octet-stream",
+                "Content-Length": str(upload.size),
+                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(upload.name)}",
+            }
+        )
+        await response.prepare(request)
+        async for chunk in self._node.record.read_upload(upload.id):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    async def page(self, request: web.Request) -> web.StreamResponse:
+        """The web page; it finds its context in the address."""
+        index = STATIC / "index.html"
+        if not index.is_file():
+            return web.Response(status=503, text="The web page is not built here; scripts/run builds it.\n")
+        return web.FileResponse(index, headers={"Cache-Control": "no-cache"})
+
+    def _identity(self, request: web.Request) -> Identity:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        identity = self._tokens.read(token if scheme.lower() == "bearer" else None)
+        identity.check_alive(self._node.clock())
+        return identity
+
+
+def _file_handler(file: Path) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.FileResponse(file)
+
+    return handler
+
+
+async def _within(request: web.Request, limit: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in request.content.iter_chunked(262_144):
+        size += len(chunk)
+        if size > limit:
+            raise TooLarge(f"the file has more than the {limit:,} bytes that are taken", limit=limit)
+        yield chunk

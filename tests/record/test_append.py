@@ -1,0 +1,257 @@
+"""What becomes of an append, on every kind of record."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.core.changes import ROOT
+from hub.core.errors import Conflict, InvalidValue, NotFound
+from hub.core.position import Position
+from hub.record.connection import Connection
+from hub.record.port import Outcome, Record
+from hub.record.redis import RedisRecord
+from tests.record.writer import Writer, creation, log_add, put
+
+
+async def test_appends_stand_in_order_and_name_the_one_before(record: Record) -> None:
+    writer = Writer()
+    assert (await writer.create(record)).outcome is Outcome.APPENDED
+    first = writer.tip
+    assert (await writer.write(record, put("/state/a", 1), put("/state/b", 2))).outcome is Outcome.APPENDED
+
+    assert await record.end("ctx1") == (Position("E1", 3), writer.tip)
+    entries, more = await record.read("ctx1", Position("E1", 0))
+    assert [(entry.id, entry.before) for entry in entries] == [(first, ROOT), (writer.tip, first)]
+    assert [change.position.seq for entry in entries for change in entry.changes] == [1, 2, 3]
+    assert entries[1].changes[1].parts == put("/state/b", 2)
+    assert not more
+
+
+async def test_who_stands_behind_gets_what_was_missed(record: Record) -> None:
+    ahead, behind = Writer(), Writer()
+    await ahead.create(record)
+    await behind.catch_up(record)
+    await ahead.write(record, put("/state/a", 1), put("/state/b", 2))
+    await ahead.write(record, put("/state/c", 3))
+
+    result = await behind.write(record, put("/state/mine", 1))
+    assert result.outcome is Outcome.STALE
+    assert not result.more
+    for entry in result.entries:
+        behind.take(entry)
+    assert behind.position == ahead.position
+    assert (await behind.write(record, put("/state/mine", 1))).outcome is Outcome.APPENDED
+
+
+async def test_missed_entries_come_in_bounded_pieces(record: Record) -> None:
+    ahead, behind = Writer(), Writer()
+    await ahead.create(record)
+    await behind.catch_up(record)
+    for n in range(100):
+        await ahead.write(record, put("/state/a", n))
+    result = await behind.write(record, put("/state/mine", 1))
+    assert result.more
+    assert 0 < len(result.entries) < 100
+    for entry in result.entries:
+        behind.take(entry)
+    await behind.catch_up(record)
+    assert behind.state.document == ahead.state.document
+
+
+async def test_an_own_entry_among_the_missed_is_a_lost_answer(record: Record) -> None:
+    writer = Writer()
+    await writer.create(record)
+    append = writer.append(put("/state/a", 1))
+    await record.append([append])
+    (again,) = await record.append([append])
+    assert again.outcome is Outcome.STALE
+    assert [entry.id for entry in again.entries] == [append.entry.id]
+
+
+async def test_same_seq_after_another_entry_is_stale(record: Record) -> None:
+    one, other = Writer(), Writer()
+    await one.create(record)
+    await other.catch_up(record)
+    await one.write(record, put("/state/a", 1))
+    other.take(other.append(put("/state/b", 1)).entry)
+    result = await other.write(record, put("/state/c", 1))
+    assert (result.outcome, list(result.entries)) == (Outcome.STALE, [])
+
+
+async def test_epoch_missing_and_exists(record: Record) -> None:
+    writer = Writer()
+    await writer.create(record)
+    stranger = Writer(epoch="E2")
+    assert (await stranger.create(record)).outcome is Outcome.EXISTS
+    stranger.take(stranger.append(creation("ctx1", "E2")).entry)
+    assert (await stranger.write(record, put("/state/a", 1))).outcome is Outcome.EPOCH
+    lost = Writer("nowhere")
+    lost.take(lost.append(creation("nowhere", "E1")).entry)
+    assert (await lost.write(record, put("/state/a", 1))).outcome is Outcome.MISSING
+    assert await record.end("nowhere") is None
+    assert await record.load("nowhere") is None
+
+
+async def test_a_creation_whose_answer_was_lost_brings_its_entries(record: Record) -> None:
+    writer = Writer()
+    creating = writer.append(creation("ctx1", "E1"))
+    await record.append([creating])
+    writer.take(creating.entry)
+    await writer.write(record, put("/state/a", 1))
+    (again,) = await record.append([creating])
+    assert again.outcome is Outcome.EXISTS
+    assert [entry.id for entry in again.entries] == [creating.entry.id, writer.tip]
+
+
+async def test_removed_contexts_leave_a_tombstone_that_a_creation_takes_over(record: Record) -> None:
+    writer, other = Writer(), Writer()
+    await writer.create(record, state={"old": 1})
+    await other.catch_up(record)
+    assert (await writer.write(record, [{"kind": "closed", "reason": "removed"}])).outcome is Outcome.APPENDED
+
+    assert (await other.write(record, put("/state/a", 1))).outcome is Outcome.REMOVED
+    assert await record.load("ctx1") is None
+    assert await record.end("ctx1") is None
+    assert (await record.rows())[0] == []
+    entries, _ = await record.read("ctx1", other.position)
+    assert entries[0].changes[0].parts == [{"kind": "closed", "reason": "removed"}]
+
+    again = Writer(epoch="E2")
+    assert (await again.create(record)).outcome is Outcome.APPENDED
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert loaded.state.document["state"] == {}
+    assert (await other.write(record, put("/state/a", 1))).outcome is Outcome.EPOCH
+    assert (await other.write(record, put("/state/a", 1), born="E1")).outcome is Outcome.REMOVED
+
+
+async def test_replace_is_remove_and_create_in_one(record: Record) -> None:
+    old, new = Writer(), Writer(epoch="E2")
+    await old.create(record, state={"old": 1}, user_id="ann")
+    result = await new.create(record, replace=True, state={"new": 1}, user_id="bob")
+    assert result.outcome is Outcome.APPENDED
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert (loaded.state.document["state"], loaded.born) == ({"new": 1}, "E2")
+    assert (await record.rows(user_id="ann"))[0] == []
+    assert [row["id"] for row in (await record.rows(user_id="bob"))[0]] == ["ctx1"]
+    assert new.last is not None
+    (again,) = await record.append([new.last])  # the answer was lost
+    assert (again.outcome, [entry.id for entry in again.entries]) == (Outcome.EXISTS, [new.tip])
+
+
+async def test_an_entry_without_changes_only_compares(record: Record) -> None:
+    writer, other = Writer(), Writer()
+    await writer.create(record)
+    await other.catch_up(record)
+    assert (await writer.write(record)).outcome is Outcome.APPENDED
+    assert await record.end("ctx1") == (Position("E1", 1), writer.tip)
+    await other.write(record, put("/state/a", 1))
+    result = await writer.write(record)
+    assert (result.outcome, len(result.entries)) == (Outcome.STALE, 1)
+
+
+async def test_each_context_of_a_group_has_its_own_outcome(record: Record) -> None:
+    writers = [Writer(f"c{n}") for n in range(150)]
+    results = await record.append([writer.append(creation(writer.context, "E1")) for writer in writers])
+    assert {result.outcome for result in results} == {Outcome.APPENDED}
+    for writer in writers:
+        assert writer.last is not None
+        writer.take(writer.last.entry)
+    intruder = Writer("c7")
+    await intruder.catch_up(record)
+    await intruder.write(record, put("/state/x", 1))
+
+    appends = [writer.append(put("/state/a", 1)) for writer in writers]
+    appends[3] = writers[3].append(put("/state/a", "\ud800"))
+    results = await record.append(appends)
+    odd = {n: result.outcome for n, result in enumerate(results) if result.outcome is not Outcome.APPENDED}
+    assert odd == {3: Outcome.FAILED, 7: Outcome.STALE}
+    assert isinstance(results[3].error, InvalidValue)
+
+
+async def test_large_entries_go_alone_and_whole(record: Record) -> None:
+    writers = [Writer(f"c{n}") for n in range(3)]
+    for writer in writers:
+        await writer.create(record)
+    text = "x" * 900_000
+    results = await record.append([writer.append(put("/state/a", text)) for writer in writers])
+    assert {result.outcome for result in results} == {Outcome.APPENDED}
+    loaded = await record.load("c2")
+    assert loaded is not None
+    assert loaded.state.document["state"]["a"] == text
+
+
+async def test_read_says_what_does_not_fit(record: Record) -> None:
+    writer = Writer()
+    await writer.create(record)
+    await writer.write(record, put("/state/a", 1), put("/state/a", 2), put("/state/a", 3))
+    entries, _ = await record.read("ctx1", Position("E1", 2))  # in the middle of an entry
+    assert [change.position.seq for change in entries[0].changes] == [3, 4]
+    assert await record.read("ctx1", Position("E1", 4)) == ([], False)
+    for position in (Position("E1", 9), Position("E2", 1)):
+        with pytest.raises(Conflict):
+            await record.read("ctx1", position)
+    with pytest.raises(NotFound):
+        await record.read("nowhere", Position("E1", 0))
+
+
+async def test_read_in_pages(record: Record) -> None:
+    writer, reader = Writer(), Writer()
+    await writer.create(record)
+    for n in range(9):
+        await writer.write(record, log_add(n, f"l{n}"))
+    entries, more = await record.read("ctx1", reader.position, limit=4)
+    assert (len(entries), more) == (4, True)
+    for entry in entries:
+        reader.take(entry)
+    entries, more = await record.read("ctx1", reader.position, limit=6)
+    assert (len(entries), more) == (6, False)
+
+
+async def test_one_broken_context_harms_no_other(redis_record: RedisRecord, connection: Connection) -> None:
+    writers = [Writer(f"c{n}") for n in range(3)]
+    for writer in writers:
+        await writer.create(redis_record)
+    await connection.run("DEL", "hub:ctx:{c1}:changes")
+    await connection.run("SET", "hub:ctx:{c1}:changes", "broken")
+    results = await redis_record.append([writer.append(put("/state/a", 1)) for writer in writers])
+    assert [result.outcome for result in results] == [Outcome.APPENDED, Outcome.FAILED, Outcome.APPENDED]
+    assert results[1].error is not None
+    assert "WRONGTYPE" in results[1].error.message
+    assert await redis_record.end("c1") == (Position("E1", 1), writers[1].tip)
+
+
+async def test_scripts_are_loaded_again_after_a_flush(redis_record: RedisRecord, connection: Connection) -> None:
+    writer = Writer()
+    await writer.create(redis_record)
+    await connection.run("SCRIPT", "FLUSH")
+    assert (await writer.write(redis_record, put("/state/a", 1))).outcome is Outcome.APPENDED
+
+
+async def test_what_a_removal_leaves_expires(redis_record: RedisRecord, connection: Connection) -> None:
+    writer = Writer()
+    await writer.create(redis_record, user_id="ann", state={"a": 1})
+    await writer.write(redis_record, [{"kind": "closed", "reason": "removed"}])
+    keys = sorted(await connection.run("KEYS", "*"))
+    assert keys == [b"hub:ctx:{ctx1}", b"hub:ctx:{ctx1}:changes"]
+    for key in keys:
+        assert 3500 < await connection.run("TTL", key) <= 3600
+
+
+async def test_entries_are_published_for_other_nodes(redis_record: RedisRecord, connection: Connection) -> None:
+    from redis.asyncio import Redis
+
+    client = Redis(unix_socket_path=connection.address.removeprefix("unix://"), protocol=2)
+    try:
+        async with client.pubsub() as pubsub:
+            await pubsub.execute_command("SSUBSCRIBE", "hub:ctx:{ctx1}:live")
+            assert (await pubsub.parse_response())[0] == b"ssubscribe"
+            writer = Writer()
+            await writer.create(redis_record)
+            kind, channel, message = await pubsub.parse_response()
+    finally:
+        await client.aclose()
+    head, _, packed = message.partition(b"\n")
+    assert (kind, channel, head.decode()) == (b"smessage", b"hub:ctx:{ctx1}:live", f"1 E1 1 {writer.tip} root")
+    assert packed[:2] == b"\x92\x01"
