@@ -1,3 +1,146 @@
-"""Session Hub: a realtime session hub for AI agents."""
+"""Session Hub: a realtime session hub for AI agents.
 
-__version__ = "0.1.0"
+What authors of agents use is re-exported here, and loaded when it is first used: importing a part of the hub does not bring
+the rest along.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hub.agent.config import AgentConfig, AgentContextType, UserMessage
+    from hub.agent.connect import Client, connect
+    from hub.agent.context import AgentContext
+    from hub.agent.errors import RunStopped, Unconfirmed
+    from hub.agent.log import Log, LogItem
+    from hub.agent.notifications import Notification, NotificationManager, NotificationPriority, NotificationType
+    from hub.agent.opening import create, open
+    from hub.agent.secret import forget_secret, register_secret
+    from hub.agent.tasks import DeferredTask
+    from hub.core.errors import (
+        Conflict,
+        Exists,
+        Forbidden,
+        HubError,
+        InvalidRequest,
+        InvalidValue,
+        NotFound,
+        Overloaded,
+        Removed,
+        RunLost,
+        RunRequired,
+        TooLarge,
+        Unauthorized,
+        Unavailable,
+        UnknownType,
+    )
+    from hub.record.reader import MirrorReader
+
+__version__: Final = "0.1.0"
+
+__all__ = [
+    "AgentConfig",
+    "AgentContext",
+    "AgentContextType",
+    "Client",
+    "Conflict",
+    "DeferredTask",
+    "Exists",
+    "Forbidden",
+    "HubError",
+    "InvalidRequest",
+    "InvalidValue",
+    "Log",
+    "LogItem",
+    "MirrorReader",
+    "NotFound",
+    "Notification",
+    "NotificationManager",
+    "NotificationPriority",
+    "NotificationType",
+    "Overloaded",
+    "Removed",
+    "RunLost",
+    "RunRequired",
+    "RunStopped",
+    "TooLarge",
+    "Unauthorized",
+    "Unavailable",
+    "Unconfirmed",
+    "UnknownType",
+    "UserMessage",
+    "connect",
+    "create",
+    "forget_secret",
+    "open",
+    "register_secret",
+]
+
+_MODULES: Final = {
+    "hub.agent.config": (
+        "AgentConfig",
+        "AgentContextType",
+        "UserMessage",
+    ),
+    "hub.agent.connect": (
+        "Client",
+        "connect",
+    ),
+    "hub.agent.context": ("AgentContext",),
+    "hub.agent.errors": (
+        "RunStopped",
+        "Unconfirmed",
+    ),
+    "hub.agent.log": (
+        "Log",
+        "LogItem",
+    ),
+    "hub.agent.notifications": (
+        "Notification",
+        "NotificationManager",
+        "NotificationPriority",
+        "NotificationType",
+    ),
+    "hub.agent.opening": (
+        "create",
+        "open",
+    ),
+    "hub.agent.secret": (
+        "forget_secret",
+        "register_secret",
+    ),
+    "hub.agent.tasks": ("DeferredTask",),
+    "hub.core.errors": (
+        "Conflict",
+        "Exists",
+        "Forbidden",
+        "HubError",
+        "InvalidRequest",
+        "InvalidValue",
+        "NotFound",
+        "Overloaded",
+        "Removed",
+        "RunLost",
+        "RunRequired",
+        "TooLarge",
+        "Unauthorized",
+        "Unavailable",
+        "UnknownType",
+    ),
+    "hub.record.reader": ("MirrorReader",),
+}
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'hub' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

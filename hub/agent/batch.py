@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 class Batch:
     """An open block: its operations, and what each of them did to the view so far."""
 
-    __slots__ = ("members", "open", "operations", "run", "weight", "writer")
+    __slots__ = ("members", "open", "operations", "owner", "run", "weight", "writer")
 
     def __init__(self, writer: Writer, run: RunRef | None) -> None:
         self.writer = writer
@@ -26,6 +28,7 @@ class Batch:
         self.members: list[Pending] = []
         self.weight = 0
         self.open = True
+        self.owner = _here()
 
 
 _open: ContextVar[tuple[Batch, ...]] = ContextVar("hub_batches", default=())
@@ -34,9 +37,17 @@ _open: ContextVar[tuple[Batch, ...]] = ContextVar("hub_batches", default=())
 def batch_of(writer: Writer) -> Batch | None:
     """The block that this task or thread has open on a writer."""
     for batch in _open.get():
-        if batch.writer is writer and batch.open:
+        # Tasks and threads that were started in the block have a copy of the variable, but are not part of the block.
+        if batch.writer is writer and batch.open and batch.owner == _here():
             return batch
     return None
+
+
+def _here() -> tuple[int, object]:
+    try:
+        return threading.get_ident(), asyncio.current_task()
+    except RuntimeError:
+        return threading.get_ident(), None
 
 
 @contextmanager

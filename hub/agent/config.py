@@ -42,7 +42,9 @@ def to_type(type: AgentContextType | str) -> AgentContextType:
     try:
         return AgentContextType(type)
     except ValueError:
-        raise UnknownType(f"{str(type)[:60]!r} is not a type of context; the types are {', '.join(ContextType)}") from None
+        raise UnknownType(
+            f"{str(type)[:60]!r} is not a type of context; the types are {', '.join(ContextType)}"
+        ) from None
 
 
 def to_attachments(attachments: Any) -> list[Attachment]:

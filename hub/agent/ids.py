@@ -24,7 +24,7 @@ def writer_name() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(12))
 
 
-def check_context_id(id: str | None) -> str | None:
+def check_context_id(id: object) -> str | None:
     """``id`` if it can be one of a context; None for None and "". Raises InvalidRequest."""
     if id is None or id == "":
         return None
@@ -33,7 +33,7 @@ def check_context_id(id: str | None) -> str | None:
     return id
 
 
-def check_entry_id(id: str) -> str:
+def check_entry_id(id: object) -> str:
     """``id`` if it can be one of an entry or a notification. Raises InvalidRequest."""
     if not isinstance(id, str) or not _ENTRY_ID.fullmatch(id):
         raise InvalidRequest(f"{str(id)[:140]!r} cannot be an id: 1-128 characters of A-Za-z0-9._:@/-")

@@ -26,25 +26,26 @@ class Secrets:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: tuple[str, ...] = ()
+        self.values: tuple[str, ...] = ()
+        """The secrets, longest first."""
         self._any: re.Pattern[str] | None = None
 
-    def register(self, *values: str) -> None:
+    def register(self, *values: object) -> None:
         """Mask these from now on. Raises InvalidRequest for what is no text, or empty."""
-        for value in values:
-            if not isinstance(value, str) or not value:
-                raise InvalidRequest("a secret is a text that is not empty")
+        texts = [value for value in values if isinstance(value, str) and value]
+        if len(texts) != len(values):
+            raise InvalidRequest("a secret is a text that is not empty")
         with self._lock:
-            self._set({*self._values, *values})
+            self._set({*self.values, *texts})
 
     def forget(self, *values: str) -> None:
         """Mask these no more."""
         with self._lock:
-            self._set(set(self._values) - set(values))
+            self._set(set(self.values) - set(values))
 
     def _set(self, values: set[str]) -> None:
         self._any = re.compile("|".join(re.escape(value) for value in sorted(values))) if values else None
-        self._values = tuple(sorted(values, key=len, reverse=True))
+        self.values = tuple(sorted(values, key=len, reverse=True))
 
     def __bool__(self) -> bool:
         return self._any is not None
@@ -76,7 +77,7 @@ class Secrets:
         if self._any is None or not self._any.search(text):
             return []
         found: list[tuple[int, int]] = []
-        for value in self._values:
+        for value in self.values:
             start = text.find(value)
             while start >= 0:
                 found.append((start, start + len(value)))
@@ -94,7 +95,7 @@ class Secrets:
     def beginning(self, text: str, least: int = 1) -> int:
         """How many characters at the end of ``text`` could begin a secret: the most of all secrets."""
         most = 0
-        for value in self._values:
+        for value in self.values:
             if not text or text[-1] not in value:
                 continue
             shortest = min(least, max(1, len(value) // 2))
@@ -134,8 +135,15 @@ class Tail:
         self._start_over()
         return text
 
-    def __bool__(self) -> bool:
+    @property
+    def holds(self) -> bool:
+        """Whether something is held back."""
         return len(self._kept) > self._gone
+
+    @property
+    def remembers(self) -> bool:
+        """Whether what was given so far matters for what follows."""
+        return bool(self._kept)
 
     def _next(self, text: str, least: int) -> str:
         text = self._kept + text
@@ -181,3 +189,13 @@ def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 SECRETS: Final = Secrets()
 """The process's secrets."""
+
+
+def register_secret(*values: str) -> None:
+    """Mask these texts in everything that this process logs or announces from now on."""
+    SECRETS.register(*values)
+
+
+def forget_secret(*values: str) -> None:
+    """Mask these texts no more."""
+    SECRETS.forget(*values)

@@ -28,7 +28,7 @@ from hub.core.requests import Apply, Request, StateAppend, StateIncr, StateRemov
 from hub.core.state import ContextState
 from hub.core.work_out import Worked, work_out
 
-SHARE: Final = 64
+SHARE: Final = 8
 """Others' changes are worked in once there is one of them for so many writes that wait."""
 
 _NOTHING: Final = Worked([], {})
@@ -40,12 +40,12 @@ class View(Replica):
     ``decides``: this view is the record, so what does not fit its state is refused at once.
     """
 
-    __slots__ = ("_aside", "_gone", "confirmed", "decides")
+    __slots__ = ("_aside", "_gone", "base", "decides")
 
     def __init__(self, state: ContextState, limits: Limits, *, decides: bool) -> None:
         super().__init__(state, limits, keyed=False)
         self.decides = decides
-        self.confirmed = state.position
+        self.base = state.position
         """The confirmed position that ``state`` stands on."""
         self._aside: list[Change] = []
         self._gone: set[Pending] = set()
@@ -86,7 +86,7 @@ class View(Replica):
 
     def answered(self, pending: Pending, position: Position) -> None:
         """The record has a write: its change comes by at ``position``, or came already."""
-        if not self.confirmed.seq and self.confirmed.epoch != position.epoch:
+        if not self.base.seq and self.base.epoch != position.epoch:
             self._move_to(position.epoch)  # the context was created under the record's own epoch
         pending.at = position
         if self._passed(pending):
@@ -97,16 +97,19 @@ class View(Replica):
         self._leave(pending)
 
     def heard(self, change: Change) -> None:
-        """The next confirmed change. Raises DoesNotFit."""
+        """The next confirmed change; one that came already is left out. Raises DoesNotFit."""
+        reached = self._aside[-1].position if self._aside else self.base
+        if change.position.epoch == reached.epoch and change.position.seq <= reached.seq:
+            return
         if not self._aside and not self._gone:
             if not self.pending:
                 self.state.apply(change)
-                self.confirmed = change.position
+                self.base = change.position
                 return
             oldest = self.pending[0]
             if oldest.at == change.position and _adopt(self.state, oldest.worked.parts, change.parts):
                 del self.pending[0]  # it stands at the bottom already
-                self.confirmed = change.position
+                self.base = change.position
                 while self.pending and self._passed(self.pending[0]):  # those that changed nothing there
                     self._leave(self.pending[0])
                     if self._gone:
@@ -127,7 +130,7 @@ class View(Replica):
             for change in aside:
                 self.state.apply(change)
         finally:
-            self.confirmed = self.state.position
+            self.base = self.state.position
             self.again([pending for pending in taken if pending not in gone and not self._passed(pending)])
 
     def load(self, state: ContextState, known: Container[str | None]) -> None:
@@ -135,7 +138,7 @@ class View(Replica):
         gone, taken = self._gone, self.pending
         self._aside, self._gone, self.pending = [], set(), []
         self.state = state
-        self.confirmed = state.position
+        self.base = state.position
         waiting = [pending for pending in taken if pending not in gone and pending.request.body.key not in known]
         self.again([pending for pending in waiting if pending.at is None or self._ahead(pending.at)])
 
@@ -147,12 +150,12 @@ class View(Replica):
             self.again([pending for pending in taken if pending not in open_writes])
             confirmed = list(self.pending)
             self.confirm()
-            self.confirmed = self.state.position
+            self.base = self.state.position
             self.again([pending for pending in taken if pending in open_writes])
             return confirmed
         confirmed = self.pending
         self.confirm()
-        self.confirmed = self.state.position
+        self.base = self.state.position
         return confirmed
 
     def without(self, members: Container[Pending]) -> None:
@@ -173,14 +176,14 @@ class View(Replica):
 
     def _passed(self, pending: Pending) -> bool:
         at = pending.at
-        return at is not None and at.epoch == self.confirmed.epoch and at.seq <= self.confirmed.seq
+        return at is not None and at.epoch == self.base.epoch and at.seq <= self.base.seq
 
     def _ahead(self, at: Position) -> bool:
-        return at.epoch == self.confirmed.epoch and at.seq > self.confirmed.seq
+        return at.epoch == self.base.epoch and at.seq > self.base.seq
 
     def _move_to(self, epoch: str) -> None:
         taken = self.take_back()
-        self.state.position = self.confirmed = Position(epoch, 0)
+        self.state.position = self.base = Position(epoch, 0)
         self.again(taken)
 
 

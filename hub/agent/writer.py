@@ -19,13 +19,34 @@ from hub.agent.current import run_of
 from hub.agent.ids import writer_name
 from hub.agent.link import Link
 from hub.agent.view import View
-from hub.core.changes import Change
-from hub.core.errors import Exists, Forbidden, HubError, InvalidRequest, NotFound, Overloaded, Removed, RunLost, Unavailable
+from hub.core.changes import Change, Part
+from hub.core.errors import (
+    Exists,
+    Forbidden,
+    HubError,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    Removed,
+    RunLost,
+    Unavailable,
+)
 from hub.core.limits import Limits
 from hub.core.position import Position
 from hub.core.replica import Pending
-from hub.core.requests import AnyBody, AnyOperation, Apply, Create, Expected, LogAppend, Remove, Request, Role, RunRef
-from hub.core.runs import active_run
+from hub.core.requests import (
+    AnyBody,
+    AnyOperation,
+    Apply,
+    Create,
+    Expected,
+    LogAdd,
+    LogAppend,
+    Remove,
+    Request,
+    Role,
+    RunRef,
+)
 from hub.core.state import ContextState, DoesNotFit
 
 _log = logging.getLogger(__name__)
@@ -34,6 +55,8 @@ UNANSWERED: Final = 64
 """Requests of one context that may be under way: a context remembers the outcomes of so many."""
 JOINED: Final = 20
 """Appends to one entry that become one while they wait."""
+JOINED_LENGTH: Final = 65_536
+"""Characters that they have together at most."""
 WAIT: Final = 5.0
 """Seconds that a thread waits for room."""
 
@@ -54,12 +77,14 @@ class Writer:
         self.id = id
         self.name = writer_name()
         self.link = link
+        self.created_at = ""
+        """When the context was made; it never changes."""
         self.lock = threading.RLock()
         self.closed_by: str | None = None
         """Why the context takes no more writes here, or None."""
         self.on_closed: Callable[[str], None] = lambda reason: None
         self.ready: Future[None] = Future()
-        """Done once there is a state to read."""
+        """Done once ``loaded`` gave a state to read."""
         self.held_run: RunRef | None = None
         """The run that this process executes: what an agent's writes name when the code that makes them does not know."""
         decides: bool = getattr(link, "decides", False)
@@ -75,12 +100,14 @@ class Writer:
         self._bytes = 0
         self._asked = 0
         self._settled = 0
-        self._waiting: deque[tuple[int, Future[None]]] = deque()
+        self._waiting: deque[tuple[int, Future[None], RunRef | None]] = deque()
         self._outcomes: dict[str, Future[dict[str, Any]]] = {}
-        self._failures: list[HubError] = []
+        self._failures: list[tuple[RunRef | None, HubError]] = []
         self._watchers: list[Callable[[], None]] = []
         self._batches: list[Batch] = []
         self._lost = False
+        self._over = False
+        self._creating = False
         self._closing: HubError | None = None  # what refused the creation
 
     # reading
@@ -97,8 +124,16 @@ class Writer:
 
     # writing
 
-    def apply(self, operations: list[AnyOperation], weight: int, *, expected: Expected | None = None) -> None:
+    def apply(
+        self,
+        operations: list[AnyOperation],
+        weight: int,
+        *,
+        expected: Expected | None = None,
+        run: RunRef | None = None,
+    ) -> None:
         """Write operations that are done together. Inside a batch they become part of it. ``weight``: bytes, about.
+        ``run``: in whose name, if not in that of the run which this code is part of.
 
         Raises HubError, and then nothing was written.
         """
@@ -106,7 +141,7 @@ class Writer:
         if batch is not None:
             self._add(batch, operations, weight, expected)
             return
-        run = run_of(self.id)
+        run = run or run_of(self.id)
         with self.lock:
             if self._join(operations, weight, run):
                 return
@@ -124,6 +159,18 @@ class Writer:
         if wake:
             self.link.wake(self)
         return pending
+
+    def submit_first(self, body: Create, *, no: int) -> None:
+        """Work the creation out; the link is told when it gets to know the context. Raises HubError."""
+        with self.lock:
+            self._write(body, 200, no=no)
+
+    def add_by_broadcast(self, op: LogAdd) -> None:
+        """Add an entry that goes to every context, unless it came already. Only where the view is the record."""
+        with self.lock:
+            if self.closed_by is None and self.view.state.log.get(str(op.id)) is None:
+                self._write(Apply(context=self.id, ops=[op]), 200)
+        self.link.wake(self)
 
     def ask(self, body: AnyBody) -> Future[dict[str, Any]]:
         """``submit``, and the answer when it comes: the result, or the HubError that refused it."""
@@ -180,7 +227,7 @@ class Writer:
         old = body.ops[0]
         if len(body.ops) != 1 or not isinstance(old, LogAppend) or old.id != new.id:
             return False
-        if body.run != (run or self._unnamed_run()):
+        if body.run != (run or self._unnamed_run()) or len(old.text) + len(new.text) > JOINED_LENGTH:
             return False
         self._wait_for_room(weight)
         if not self._unsent or self._unsent[-1] is not last:
@@ -242,16 +289,16 @@ class Writer:
         """Done once the record has all writes up to now; with the error if some were refused since the last time."""
         done: Future[None] = Future()
         with self.lock:
-            self._waiting.append((self._asked, done))
+            self._waiting.append((self._asked, done, run_of(self.id)))
         self._release()
         return done
 
     def raise_failures(self) -> None:
         """Raises the first refusal that nobody has heard of; the others are its notes."""
         with self.lock:
-            failures, self._failures = self._failures, []
-        if failures:
-            raise _first(failures)
+            error = self._take_failures(run_of(self.id))
+        if error is not None:
+            raise error
 
     def watch(self, told: Callable[[], None]) -> Callable[[], None]:
         """Call ``told`` whenever the context may have changed, from any thread; it must be quick. Returns what ends it."""
@@ -265,6 +312,11 @@ class Writer:
 
         return end
 
+    def poke(self) -> None:
+        """Let those who watch look again."""
+        with self.lock:
+            self._tell()
+
     def _tell(self) -> None:
         for told in list(self._watchers):
             told()
@@ -273,12 +325,10 @@ class Writer:
         ready: list[tuple[Future[None], HubError | None]] = []
         with self.lock:
             while self._waiting and self._waiting[0][0] <= self._settled:
-                _, done = self._waiting.popleft()
-                failures, self._failures = self._failures, []
-                ready.append((done, _first(failures) if failures else None))
+                _, done, run = self._waiting.popleft()
+                if done.set_running_or_notify_cancel():
+                    ready.append((done, self._take_failures(run)))
         for done, error in ready:
-            if not done.set_running_or_notify_cancel():
-                continue
             if error is not None:
                 done.set_exception(error)
             else:
@@ -290,10 +340,15 @@ class Writer:
         """The requests to send next, in order."""
         with self.lock:
             room = UNANSWERED - len(self._under_way)
+            if self._unsent and isinstance(self._unsent[0].request.body, Create):
+                room = 1  # nothing else before it is known that the context is this one
+            elif self._creating:
+                room = 0
             taken = [self._unsent.popleft() for _ in range(min(room, len(self._unsent)))]
             for pending in taken:
                 assert pending.request.body.key is not None
                 self._under_way[pending.request.body.key] = pending
+            self._creating = self._creating or any(isinstance(pending.request.body, Create) for pending in taken)
             self._held_back = bool(self._unsent)
             return [pending.request for pending in taken]
 
@@ -306,8 +361,8 @@ class Writer:
             self._end(pending)
             self._guarded(lambda: self.view.answered(pending, position))
             outcome = self._outcomes.pop(key, None)
-            if isinstance(pending.request.body, Create) and not self.ready.done():
-                self.ready.set_result(None)
+            if isinstance(pending.request.body, Create):
+                self._creating = False
             self._tell()
         if outcome is not None:
             outcome.set_result(result)
@@ -325,8 +380,8 @@ class Writer:
             creation = isinstance(pending.request.body, Create)
             if creation:
                 self._closing = self._closing or error
-            elif outcome is None and not self._of_an_ended_run(pending, error):
-                self._failures.append(error)
+            elif outcome is None:
+                self._failures.append((self._lost_run(pending, error), error))
             self._tell()
         if outcome is not None:
             outcome.set_exception(error)
@@ -337,9 +392,9 @@ class Writer:
     def followed(self, change: Change) -> None:
         """The next confirmed change."""
         with self.lock:
-            if self._lost:
+            if self._lost or self._over:
                 return
-            parts = [part for part in change.parts if part["kind"] != "key"]
+            parts: list[Part] = [part for part in change.parts if part["kind"] != "key"]
             self._guarded(lambda: self.view.heard(Change(change.position, parts)))
             if self._watchers and any(part["kind"] in ("patch", "closed") for part in parts):
                 self._fold()
@@ -348,6 +403,8 @@ class Writer:
     def loaded(self, snapshot: dict[str, Any], tip_keys: Sequence[str] = ()) -> None:
         """The state anew."""
         with self.lock:
+            if self._over:
+                return
             self._lost = False
             self.view.load(ContextState.from_snapshot(snapshot), set(tip_keys))
             if not self.ready.done():
@@ -358,11 +415,12 @@ class Writer:
         """The context ended; what waits ends with the reason."""
         with self.lock:
             first = self.closed_by is None
+            self._over = True
             self.closed_by = self.closed_by or reason
             error = self._closing_error()
             outcomes, self._outcomes = self._outcomes, {}
             if first and (self._unsent or self._under_way or self._closing):
-                self._failures.append(error)
+                self._failures.append((None, error))
             self._unsent.clear()
             self._under_way.clear()
             self._weights.clear()
@@ -412,16 +470,15 @@ class Writer:
         if wake:
             self.link.wake(self)
 
-    def _of_an_ended_run(self, pending: Pending, error: HubError) -> bool:
-        """A late write of a run that is over concerns nobody who still works here."""
+    def _lost_run(self, pending: Pending, error: HubError) -> RunRef | None:
         body = pending.request.body
-        if not isinstance(error, RunLost) or not isinstance(body, Apply):
-            return False
-        run = active_run(self.view.state.document)
-        over = run is None or body.run is None or (run["id"], run["fence"]) != (body.run.id, body.run.fence)
-        if over:
-            _log.debug("context %s: a late write was refused: %s", self.id, error.message)
-        return over
+        return body.run if isinstance(error, RunLost) and isinstance(body, Apply) else None
+
+    def _take_failures(self, run: RunRef | None) -> HubError | None:
+        """The first refusal, with the others as notes. Late writes of a run that is over concern nobody but its own code."""
+        taken, self._failures = self._failures, []
+        errors = [error for lost, error in taken if lost is None or lost == run]
+        return _first(errors) if errors else None
 
     def _fold(self) -> None:
         self._guarded(self.view.fold)

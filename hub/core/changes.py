@@ -1,4 +1,4 @@
-"""What a change is made of. Parts are the wire's own objects, so nothing is translated between core, record and wire."""
+"""What a change is made of. Parts are the wire's own objects: nothing is translated between core, record and wire."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ class Entry(TypedDict):
 
 
 class Patch(TypedDict):
+    """Operations on the document, in order."""
+
     kind: Literal["patch"]
     ops: list[PatchOp]
 
 
 class LogAdd(TypedDict):
+    """A new entry at the end of the log; it implies that the document's ``log.length`` is one more."""
+
     kind: Literal["log.add"]
     entry: Entry
 
@@ -63,6 +67,8 @@ class LogAppend(TypedDict):
 
 
 class LogResetPart(TypedDict):
+    """An empty log; it implies that the document's ``log`` is ``{id, length: 0}``."""
+
     kind: Literal["log.reset"]
     log_id: str
 
@@ -85,6 +91,8 @@ class Key(TypedDict):
 
 
 class Closed(TypedDict):
+    """The context's end; no change follows."""
+
     kind: Literal["closed"]
     reason: str
 

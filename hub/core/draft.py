@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from hub.core.changes import Json, Part, Patch, PatchOp
+from hub.core.changes import Json, Key, Part, Patch, PatchOp
 from hub.core.errors import TooLarge
 from hub.core.limits import Limits
 from hub.core.pointer import join
+from hub.core.position import Position
 from hub.core.requests import Request
 from hub.core.state import ContextState, Undo
 
@@ -20,8 +21,8 @@ VERSIONED: Final = ("state", "output", "session_context")
 class Draft:
     """Collects the parts of one change. The state shows each part at once, so a later operation sees an earlier one.
 
-    ``index`` is the number of the operation that is being worked out, ``named`` the versioned members that the request
-    names. A part's values must not be the state's own objects: a part never changes, the state does.
+    ``index`` is the number of the operation that is being worked out, ``named`` the versioned members that operations
+    are about. A part's values must not be the state's own objects: a part never changes, the state does.
     """
 
     __slots__ = ("_free", "_patch", "_size", "_touched", "before", "index", "limits", "named", "parts", "position",
@@ -32,13 +33,13 @@ class Draft:
         self.request = request
         self.limits = limits
         self.index = 0
-        self.named: set[str] = set()
+        self.named: tuple[str, ...] = ()
         self.before = state.position
         self.position = state.position = state.position.after()
         self.parts: list[Part] = []
         self.undo: list[Undo] = []
         self._patch: Patch | None = None  # the part that further patch operations go into
-        self._touched: set[str] = set()  # versioned members that were written
+        self._touched: tuple[str, ...] = ()  # versioned members that were written
         self._size = state.size
         self._free = 0
 
@@ -71,8 +72,8 @@ class Draft:
 
     def _write(self, op: PatchOp, tokens: list[str]) -> None:
         self._do(op, tokens)
-        if tokens[0] in VERSIONED:
-            self._touched.add(tokens[0])
+        if tokens[0] in VERSIONED and tokens[0] not in self._touched:
+            self._touched += (tokens[0],)
 
     def _do(self, op: PatchOp, tokens: list[str]) -> None:
         self.undo.append(self.state.apply_op(op, tokens))
@@ -83,8 +84,10 @@ class Draft:
 
     @contextmanager
     def free(self) -> Iterator[None]:
-        """What grows in this block does not count against the document's limit: a full document must not keep a run from
-        starting or ending."""
+        """What grows in this block does not count against the document's limit.
+
+        A full document must not keep a run from starting or ending.
+        """
         before = self.state.size
         yield
         self._free += self.state.size - before
@@ -95,9 +98,8 @@ class Draft:
         if not self.parts:
             state.position = self.before
             return self._answer(self.before, result)
-        for name in VERSIONED:
-            if name in self._touched:
-                self.replace(str(self.position), "versions", name)
+        for name in self._touched:
+            self.replace(str(self.position), "versions", name)
         if state.size - self._free > self._size and state.size - self._free > self.limits.document:
             raise TooLarge(
                 f"the context would take {state.size:,} bytes, more than the {self.limits.document:,} allowed; "
@@ -107,14 +109,16 @@ class Draft:
         answer = self._answer(self.position, result)
         key = self.request.body.key
         if key is not None and keyed:
-            self.add({"kind": "key", "key": key, "digest": self.request.digest, "result": dict(answer)})
+            part: Key = {"kind": "key", "key": key, "digest": self.request.digest, "result": dict(answer)}
+            self.undo.append(state.keys.apply(part, self.position.seq))
+            self.parts.append(part)
         return answer
 
-    def _answer(self, position: Any, result: dict[str, Any]) -> dict[str, Any]:
-        answer = {"epoch": position.epoch, "seq": position.seq, **result}
+    def _answer(self, position: Position, result: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = {"epoch": position.epoch, "seq": position.seq, **result}
         if self.named:
-            versions = self.document["versions"]
-            answer["versions"] = {name: versions[name] for name in VERSIONED if name in self.named}
+            versions = self.state.document["versions"]
+            answer["versions"] = {name: versions[name] for name in self.named}
         return answer
 
     def take_back(self) -> None:

@@ -30,14 +30,14 @@ HubError
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 
 class HubError(Exception):
-    """The root. ``code`` is for programs, ``message`` for people, ``retryable`` says whether the same request may succeed later."""
+    """The root. ``code`` is for programs, ``message`` for people; ``retryable``: the same request may succeed later."""
 
-    code: ClassVar[str] = "error"
-    retryable: ClassVar[bool] = False
+    code: str = "error"
+    retryable: bool = False
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -53,18 +53,26 @@ class HubError(Exception):
 
 
 class InvalidRequest(HubError):
+    """The request's shape or values are wrong."""
+
     code = "invalid_request"
 
 
 class UnknownRequest(InvalidRequest):
+    """There is no request of that name."""
+
     code = "unknown_request"
 
 
 class UnknownOperation(InvalidRequest):
+    """There is no operation of that name."""
+
     code = "unknown_operation"
 
 
 class UnknownType(InvalidRequest):
+    """There is no entry, context or notice of that type."""
+
     code = "unknown_type"
 
 
@@ -75,86 +83,126 @@ class InvalidValue(InvalidRequest):
 
 
 class Unsupported(HubError):
+    """The name is known, and not offered by this hub."""
+
     code = "unsupported"
 
 
 class TooLarge(HubError):
+    """Something is over its limit, which ``details["limit"]`` names."""
+
     code = "too_large"
 
 
 class Unauthorized(HubError):
+    """There is no token, or it is bad or expired."""
+
     code = "unauthorized"
 
 
 class Forbidden(HubError):
+    """The token does not allow it."""
+
     code = "forbidden"
 
 
 class NotFound(HubError):
+    """There is no such thing for this caller."""
+
     code = "not_found"
 
 
 class Exists(HubError):
+    """There is one already."""
+
     code = "exists"
 
 
 class Removed(HubError):
+    """The context was removed."""
+
     code = "removed"
 
 
 class LogReset(HubError):
+    """The log that was asked for is gone."""
+
     code = "log_reset"
 
 
 class Conflict(HubError):
+    """A version that was expected is stale; ``details["versions"]`` has the current ones."""
+
     code = "conflict"
 
 
 class KeyReused(HubError):
+    """The key was used for another payload."""
+
     code = "key_reused"
 
 
 class KeyExpired(HubError):
+    """The key is older than what is remembered."""
+
     code = "key_expired"
 
 
 class RunRequired(HubError):
+    """A run is active, and an agent wrote without naming it; ``details["run"]`` is its id."""
+
     code = "run_required"
 
 
 class RunLost(HubError):
+    """The named run is not the active one."""
+
     code = "run_lost"
 
 
 class AlreadyAnswered(HubError):
+    """Somebody answered the question before."""
+
     code = "already_answered"
 
 
 class Overloaded(HubError):
+    """A queue is at its bound."""
+
     code = "overloaded"
     retryable = True
 
 
 class RateLimited(HubError):
+    """Too many requests in too short a time."""
+
     code = "rate_limited"
     retryable = True
 
 
 class Unavailable(HubError):
+    """The record or the hub cannot be reached."""
+
     code = "unavailable"
     retryable = True
 
 
 class Busy(HubError):
+    """The worker has no room."""
+
     code = "busy"
     retryable = True
 
 
 class Internal(HubError):
+    """A fault of the hub, which is in the hub's log."""
+
     code = "internal"
 
 
 class StartError(HubError):
+    """The hub cannot start; the message says what to do."""
+
     code = "start_error"
 
 
@@ -169,7 +217,11 @@ _BY_CODE = _codes(HubError)
 
 
 def error_from_wire(error: dict[str, Any]) -> HubError:
-    """The exception that a refused reply stands for. A code from a newer hub becomes a plain HubError."""
-    cls = _BY_CODE.get(str(error.get("code")), HubError)
-    details = error.get("details")
-    return cls(str(error.get("message", "")), **(details if isinstance(details, dict) else {}))
+    """The exception that a refused reply stands for. A code from a newer hub becomes a HubError that says the same."""
+    code, details = str(error.get("code", HubError.code)), error.get("details")
+    made = _BY_CODE.get(code, HubError)(str(error.get("message", "")))
+    if made.code != code:
+        made.code, made.retryable = code, error.get("retryable") is True
+    if isinstance(details, dict):
+        made.details = details
+    return made

@@ -49,11 +49,10 @@ class KeyTable:
         """The first outcome of a key, or None if it was never applied. Raises KeyReused, KeyExpired."""
         name, n = split_key(key)
         if n is None:
-            other = self._others.get(key)
-            outcome = other and other[1]
+            outcome = self._others[key][1] if key in self._others else None
         else:
             writer = self._writers.get(name)
-            outcome = writer and writer.outcomes.get(n)
+            outcome = writer.outcomes.get(n) if writer else None
             if writer and outcome is None and n <= writer.highest - OUTCOMES:
                 raise KeyExpired(f"{key!r} is older than the last {OUTCOMES} requests of its writer; use a new key")
         if outcome is None:
@@ -66,23 +65,18 @@ class KeyTable:
         """Remember an outcome. Returns what takes it back."""
         outcome = (part["digest"], part["result"])
         name, n = split_key(part["key"])
-        return self._add_other(name, seq, outcome) if n is None else self._add(name, n, seq, outcome)
-
-    def _add(self, name: str, n: int, seq: int, outcome: Outcome) -> Callable[[], object]:
+        if n is None:
+            return self._add_other(name, seq, outcome)
         writer = self._writers.get(name)
         if writer is None:
-            evicted = self._evict()
-            writer = self._writers[name] = _Writer()
-            writer.highest, writer.last = n, seq
-            writer.outcomes[n] = outcome
-            return partial(self._forget_writer, name, evicted)
+            return self._add_writer(name, n, seq, outcome)
         outcomes, highest, last = writer.outcomes, writer.highest, writer.last
         before = outcomes.get(n)
         gone: list[tuple[int, Outcome]] = []
         if n > highest:
-            for old in range(max(highest - OUTCOMES, 0), min(n - OUTCOMES, highest) + 1):
-                if old in outcomes:
-                    gone.append((old, outcomes.pop(old)))
+            for old in range(highest - OUTCOMES + 1, min(n - OUTCOMES, highest) + 1):
+                if kept := outcomes.pop(old, None):
+                    gone.append((old, kept))
             writer.highest = n
         if n > highest - OUTCOMES:
             outcomes[n] = outcome
@@ -90,12 +84,15 @@ class KeyTable:
             writer.last = seq
         return partial(self._forget, writer, n, before, gone, highest, last)
 
-    def _evict(self) -> tuple[str, _Writer] | None:
-        """Make room for a writer: the one that has been silent for longest goes."""
-        if len(self._writers) < WRITERS:
-            return None
-        oldest = min(self._writers, key=lambda name: self._writers[name].last)
-        return oldest, self._writers.pop(oldest)
+    def _add_writer(self, name: str, n: int, seq: int, outcome: Outcome) -> Callable[[], object]:
+        evicted: tuple[str, _Writer] | None = None
+        if len(self._writers) >= WRITERS:  # the one that has been silent for longest goes
+            oldest = min(self._writers, key=lambda name: self._writers[name].last)
+            evicted = oldest, self._writers.pop(oldest)
+        writer = self._writers[name] = _Writer()
+        writer.highest, writer.last = n, seq
+        writer.outcomes[n] = outcome
+        return partial(self._forget_writer, name, evicted)
 
     def _forget_writer(self, name: str, evicted: tuple[str, _Writer] | None) -> None:
         del self._writers[name]

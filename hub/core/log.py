@@ -72,7 +72,7 @@ class LogEntry:
         self.length, self.units = length, units
 
     def update(self, part: LogUpdate) -> Undo:
-        """Replace what the part names, merge its pairs. Raises TypeError, with nothing changed, if it has a wrong value."""
+        """Replace what the part names, merge its pairs. Raises TypeError if it has a wrong value; nothing is changed then."""
         kvps = self.kvps | part["kvps"] if "kvps" in part else self.kvps
         before = (self.type, self.heading, self.kvps, self.cut)
         text = (self._pieces, self.length, self.units) if "content" in part else None
@@ -95,7 +95,7 @@ class LogEntry:
 class LogState:
     """The entries of one log. Another id means another log: the old one was reset.
 
-    A reader may hold the newest entries only: ``first`` is the number of the oldest one held, 0 if the log is here whole.
+    A reader may hold the newest entries only: ``first`` is the number of the oldest one held, 0 if all are here.
     """
 
     __slots__ = ("_by_id", "entries", "first", "id")
@@ -116,12 +116,13 @@ class LogState:
         """The entry of that id, if it is held."""
         return self._by_id.get(id)
 
-    def find(self, id: str) -> LogEntry | None:
-        """The entry of that id; None if it may be among those that are not held. Raises LookupError if there is none."""
-        entry = self._by_id.get(id)
-        if entry is None and not self.first:
-            raise LookupError(f"no entry {id!r}")
-        return entry
+    def find(self, id: str) -> LogEntry:
+        """The entry of that id. Raises LookupError if it is not held."""
+        return self._by_id[id]
+
+    def find_if_held(self, id: str) -> LogEntry | None:
+        """The entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
+        return self._by_id.get(id) if self.first else self._by_id[id]
 
     def add(self, entry: Entry) -> Undo:
         """Add an entry at the end. Raises LookupError if it is not the next one of this log."""
@@ -136,8 +137,10 @@ class LogState:
         del self._by_id[self.entries.pop().id]
 
     def tail(self, count: int, most_bytes: int, before: int | None = None) -> list[Entry]:
-        """The newest entries held (before number ``before``), oldest first: at most ``count`` whole ones and ``most_bytes``
-        of JSON, at least one if there is any and ``count`` allows it."""
+        """The newest entries held (before number ``before``), oldest first.
+
+        At most ``count`` whole ones and ``most_bytes`` of JSON, but one at least if there is any and ``count`` allows it.
+        """
         picked: list[Entry] = []
         end = len(self.entries) if before is None else min(max(before - self.first, 0), len(self.entries))
         for index in range(end - 1, max(end - count, 0) - 1, -1):

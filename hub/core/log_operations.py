@@ -1,6 +1,6 @@
 """Operations on the log and on progress. Texts beyond their limit are cut here, whatever way they came in.
 
-A reader that holds the newest entries only shows nothing of a write to an older one; whoever holds the whole log works it out.
+A reader that holds the newest entries only shows nothing of a write to an older one; who holds the whole log works it out.
 """
 
 from __future__ import annotations
@@ -123,6 +123,6 @@ def _cut_value(value: Json, limits: Limits) -> Json:
 def _find(draft: Draft, id: str) -> LogEntry | None:
     """The entry; None if it may be among those that are not held here."""
     try:
-        return draft.state.log.find(id)
+        return draft.state.log.find_if_held(id)
     except LookupError:
         raise NotFound(f"the log has no entry {id!r}; it may have been reset") from None

@@ -1,4 +1,4 @@
-"""The requests that change one context, as typed values. Their tags are the names on the wire; unknown fields are refused."""
+"""The requests that change one context, as typed values. Their tags are the names on the wire."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _marked(new: dict[str, Any], old: dict[str, Any]) -> list[dict[str, Any]]:
     """The plan after a save, its steps without status made pending or done.
 
     A text that progress has just got marks the first step of that text that is not done. What progress had before marked
-    its step then: it is done again if it comes back as a plain text, and otherwise keeps the status that it was given.
+    its step then: that step is done again if it comes back as a plain text, else it keeps the status that it was given.
     """
     before = old.get("progress", [])
     told = Counter(new.get("progress", before))

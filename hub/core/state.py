@@ -39,7 +39,7 @@ class DoesNotFit(Exception):
 
 
 class ContextState:
-    """Document, log, private data and keys at one position. Only parts change it; each can be taken back, last one first."""
+    """Document, log, private data and keys at one position. Only parts change it; they are taken back last one first."""
 
     __slots__ = ("closed", "data", "document", "keys", "log", "position", "size")
 
@@ -74,8 +74,10 @@ class ContextState:
         return state
 
     def snapshot(self) -> dict[str, Any]:
-        """``{epoch, seq, document, log: {id, entries}, data}``. The document and the data are the state's own: encode them
-        or copy them before the next change."""
+        """``{epoch, seq, document, log: {id, entries}, data}``.
+
+        The document and the data are the state's own: encode them or copy them before the next change.
+        """
         return {
             "epoch": self.position.epoch,
             "seq": self.position.seq,
@@ -115,7 +117,7 @@ class ContextState:
             raise DoesNotFit(f"{_kind_of(part)}: {error}") from error
 
     def apply_op(self, op: PatchOp, tokens: list[str]) -> Undo:
-        """Apply one operation of a patch at ``tokens``, which are those of its path. Raises DoesNotFit with nothing changed."""
+        """Apply one operation of a patch; ``tokens`` are those of its path. Raises DoesNotFit with nothing changed."""
         try:
             return self._apply_op(op, tokens)
         except _MISFITS as error:
@@ -138,7 +140,7 @@ class ContextState:
         self.size += grown
         if tokens[0] == "log":
             return self._follow_log(undo, grown)
-        return partial(self._undo_op, undo, grown)
+        return partial(self._undo_op, undo, grown) if grown else undo
 
     def _undo_op(self, undo: Undo, grown: int) -> None:
         undo()
@@ -194,11 +196,11 @@ class ContextState:
         self.size -= grown
 
     def _log_update(self, part: LogUpdate) -> Undo:
-        entry = self.log.find(part["id"])
+        entry = self.log.find_if_held(part["id"])
         return entry.update(part) if entry else _nothing
 
     def _log_append(self, part: LogAppend) -> Undo:
-        entry = self.log.find(part["id"])
+        entry = self.log.find_if_held(part["id"])
         return entry.append(part) if entry else _nothing
 
     def _log_reset(self, part: LogResetPart) -> Undo:

@@ -26,7 +26,7 @@ _ABSENT = object()
 def state_merge(draft: Draft, op: StateMerge) -> None:
     """Put members into the state, by the mode."""
     if op.mode == "replace":
-        for key in [key for key in draft.document["state"] if key not in op.value]:
+        for key in sorted(draft.document["state"].keys() - op.value.keys()):  # in one order, whatever happened before
             draft.remove("state", key)
     for key, value in op.value.items():
         _merge(draft, ["state", key], draft.document["state"].get(key, _ABSENT), value, deep=op.mode == "deep")
@@ -51,15 +51,16 @@ def state_incr(draft: Draft, op: StateIncr) -> None:
     """Add to a number. Raises InvalidRequest if there is something else, or the sum is none that JSON can hold."""
     tokens = _state_path(op.path)
     old = _get(draft, tokens)
-    if old is _ABSENT:
-        old = 0
-    if isinstance(old, bool) or not isinstance(old, (int, float)):
+    number = 0 if old is _ABSENT else old
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise InvalidRequest(f"{shown(op.path)}: incr needs a number there, not {_name(old)}")
-    total = old + op.by
-    if abs(total) > MAX_INTEGER:
+    total = number + op.by
+    if not -MAX_INTEGER <= total <= MAX_INTEGER:
         raise InvalidRequest(f"{shown(op.path)}: the sum is beyond 2**53-1")
-    if op.by:
+    if old is _ABSENT:
         _put(draft, tokens, total)
+    elif op.by:
+        draft.replace(total, *tokens)
 
 
 def state_append(draft: Draft, op: StateAppend) -> None:

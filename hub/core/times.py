@@ -8,7 +8,7 @@ from hub.core.errors import InvalidRequest
 
 
 def iso(seconds: float) -> str:
-    """The text of a moment given in seconds since 1970. Raises OverflowError or ValueError outside of the years 1 to 9999."""
+    """The text of a moment in seconds since 1970. Raises OverflowError or ValueError outside of the years 1 to 9999."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -69,8 +69,8 @@ def apply(draft: Draft, body: Apply) -> dict[str, Any]:
     if body.expected is not None:
         _check_versions(draft, body.expected)
     for draft.index, op in enumerate(body.ops):
-        if op.names is not None:
-            draft.named.add(op.names)
+        if op.names is not None and op.names not in draft.named:
+            draft.named += (op.names,)
         OPERATIONS[type(op)](draft, op)
     return {}
 

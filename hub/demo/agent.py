@@ -1,5 +1,6 @@
 """The demo agent: it analyses what it is sent or told to read, step by step, and answers questions about it."""
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,7 +22,8 @@ from hub.demo.table import Table
 from hub.demo.work import Analysis, in_slices, stream
 
 if TYPE_CHECKING:
-    from hub.agent import AgentContext, UserMessage
+    from hub.agent.config import UserMessage
+    from hub.agent.context import AgentContext
 
 HINT = """I look into logs, tables and texts:
 
@@ -87,7 +89,7 @@ class DemoAgent:
 
     async def _analyse(self, ctx: "AgentContext", source: Source, message: str) -> None:
         work = ctx.data.get("work")
-        if isinstance(work, dict) and work.get("message") == message:
+        if message and isinstance(work, dict) and work.get("message") == message:
             ctx.log.log(
                 "info",
                 heading="Taken up again",
@@ -99,7 +101,10 @@ class DemoAgent:
         job = Analysis(ctx, source, year=self._year(), pace=self._pace)
         try:
             table, form = await job.run(self._download, self._files)
-        except RunStopped:
+        except (RunStopped, asyncio.CancelledError):
+            # A process that ends is no stop: the run is taken up again, so it is not said to be over.
+            if not _is_stopping(ctx):
+                raise
             with suppress(HubError):
                 self._forget_work(ctx)
                 rows = f"{job.rows:,} rows were read. " if job.rows else ""
@@ -163,6 +168,11 @@ class DemoAgent:
     def _forget_work(self, ctx: "AgentContext") -> None:
         if "work" in ctx.data:
             del ctx.data["work"]
+
+
+def _is_stopping(ctx: "AgentContext") -> bool:
+    run = ctx.document()["run"]
+    return run is not None and run["status"] == "stopping"
 
 
 def _load(data: bytes, source: Source, year: int) -> Steps[tuple[Table, Format]]:

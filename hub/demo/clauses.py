@@ -12,7 +12,7 @@ from hub.demo.table import Column, Table
 Op = Literal["=", "!=", ">", ">=", "<", "<=", "contains", "starts with", "ends with"]
 
 
-NOUNS = r"(?:requests?|rows?|lines?|entr(?:y|ies)|records?|hits?|events?|calls?|visits?|log lines?|messages?)"
+NOUNS = r"(?:requests?|rows?|lines?|entr(?:y|ies)|records?|hits?|events?|calls?|visits?|log lines?|messages?|everything|data)"
 """What rows may be called."""
 
 
@@ -65,12 +65,12 @@ _OPS: dict[str, Op] = {
     "contains": "contains", "containing": "contains", "contain": "contains", "includes": "contains",
     "like": "contains", "starts with": "starts with", "begins with": "starts with", "ends with": "ends with",
 }  # fmt: skip
-_SIGNS = re.compile(r"(.+?)\s*(>=|<=|!=|<>|==|=|>|<)\s*(.+)")
+SIGNS = re.compile(r"(.+?)\s*(>=|<=|!=|<>|==|=|>|<)\s*(.+)")
 _WORDED = re.compile(
     r"(.+?)\s+(" + "|".join(sorted((op for op in _OPS if op[0].isalpha()), key=len, reverse=True)) + r")\s+(.+)"
 )
 _WHERE = re.compile(
-    r"\b(?:where|with|having|whose|which have|that have|when|if)\s+(.+?)"
+    r"\b(?:where|with|having|whose|which have|that have)\s+(.+?)"
     r"(?=\s+(?:by|per|grouped by|group by|for each)\s|$)"
 )
 _TIME = (
@@ -214,7 +214,7 @@ def condition(table: Table, said: str, quoted: Quoted) -> Condition:
     said = said.strip()
     if status is not None and re.fullmatch(r"[1-5](?:\d\d|xx)", said):
         return Condition(status, "=", (said,))
-    match = _SIGNS.fullmatch(said) or _WORDED.fullmatch(said)
+    match = SIGNS.fullmatch(said) or _WORDED.fullmatch(said)
     if match:
         name, op, value = match.groups()
         return Condition(column(table, quoted(name)), _OPS[op], _values(value, quoted))

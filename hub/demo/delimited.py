@@ -47,7 +47,7 @@ def opens(line: str, delimiter: str) -> bool:
     if line.count('"') % 2 == 0:
         return False
     edge = re.escape(delimiter) or "$"
-    rest = re.sub(rf'(^|{edge})"(?:[^"]|"")*"(?={edge}|$)', r"\1", line)
+    rest = re.sub(rf'(^|{edge})"[^"]*(?:""[^"]*)*"(?={edge}|$)', r"\1", line)
     return re.search(rf'(?:^|{edge})"', rest) is not None
 
 

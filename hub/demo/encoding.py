@@ -79,7 +79,7 @@ def _codec(data: bytes) -> tuple[str, str]:
     head = data[:_LOOK]
     if wide := _wide(head):
         return wide, "replace"
-    if len(head) - len(head.translate(None, _CONTROLS)) > len(head) * 0.02:
+    if len(head) - len(head.translate(None, _CONTROLS)) > max(3, len(head) * 0.02):
         raise UnreadableInput(
             "This looks like binary data, not text.", "Send a text file: a log, CSV, JSON lines or plain text."
         )

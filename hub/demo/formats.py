@@ -31,14 +31,18 @@ def detect(data: bytes, name: str = "") -> Format:
     """The format of `data`; plain text if nothing better fits. Raises `EmptyInput` and `UnreadableInput`."""
     encoding = sniff(data)
     lines = first_lines(data, encoding, LOOK)
+    beginnings = [line[:_WIDE] for line in lines]
     ending = name.lower().rpartition(".")[2] if "." in name else ""
     return (
         _json(lines, encoding)
-        or _access(lines, encoding)
-        or _logfmt(lines, encoding)
+        or _access(beginnings, encoding)
+        or _logfmt(beginnings, encoding)
         or _log_or_table(lines, encoding, ending)
         or Format("text", "plain text", "line", encoding, 1.0)
     )
+
+
+_WIDE = 4_000  # characters of a line that decide whether it is one of a log
 
 
 def _share(fits: int, lines: Sequence[str]) -> float:
@@ -53,10 +57,11 @@ def _json(lines: Sequence[str], encoding: Encoding) -> Format | None:
             return False
 
     share = _share(sum(map(is_object, lines)), lines)
-    if share >= 0.6 or (share >= 0.2 and is_object(lines[0])):
+    whole = len(lines) == 1 and share == 1
+    if not whole and (share >= 0.6 or (share >= 0.2 and is_object(lines[0]))):
         return Format("json", "JSON lines", "row", encoding, share)
     text = "".join(line.strip() for line in lines[:5])
-    if re.match(r'\[\s*\{\s*["}]|\{\s*"[^"]*"\s*:', text):
+    if whole or re.match(r'\[\s*\{\s*["}]|\{\s*"[^"]*"\s*:', text):
         return Format("document", "a JSON document", "row", encoding, 1.0)
     return None
 
@@ -83,7 +88,7 @@ def _logfmt(lines: Sequence[str], encoding: Encoding) -> Format | None:
 
 
 def _log_or_table(lines: Sequence[str], encoding: Encoding, ending: str) -> Format | None:
-    log = _log(lines, encoding)
+    log = _log([line[:_WIDE] for line in lines], encoding)
     if ending in ("txt", "md", "log") and log is None and ending != "txt":
         return None
     surely = ending in ("csv", "tsv", "tab", "psv")
@@ -94,7 +99,7 @@ def _log_or_table(lines: Sequence[str], encoding: Encoding, ending: str) -> Form
     if log is not None and not surely:
         # A log has commas and bars in its messages; a table of timed rows has the same number in every line, and
         # a line of names on top.
-        with_level = sum(_has_level(line) for line in lines) > 0.5 * len(lines)
+        with_level = sum(_has_level(line[:_WIDE]) for line in lines) > 0.5 * len(lines)
         if (with_level and not layout.header) or share < 0.95 or len(layout.names) < 2:
             return log
     kind = "a table" if layout.delimiter else "a list of numbers"

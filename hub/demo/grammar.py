@@ -15,6 +15,7 @@ from typing import Literal
 from hub.demo import clauses, names
 from hub.demo.clauses import NOUNS, Condition, NotUnderstood, Window
 from hub.demo.faults import Sort
+from hub.demo.mentions import mentioned
 from hub.demo.table import Column, Table
 
 Action = Literal[
@@ -75,8 +76,13 @@ _DISTINCT = re.compile(
     r"(?:how many|count(?: of)?|number of|list|which)?\s*(?:different|distinct|unique) (.+?)(?: are there| were there)?"
 )
 _COUNT = re.compile(
-    r"(?:how many|how much|count(?: of)?|number of|the number of)(?: (.+?))?"
+    r"(?:how many|how much|count(?: of)?|number of|the number of|(?:percentage|percent|share|fraction)(?: of)?)(?: (.+?))?"
     r"(?: are there| were there| is there| in total| altogether| do we have| have| had| there are)*"
+)
+_SHOW_SORT = re.compile(r"(?:(show|list|first|last|see|view|example)\s+)?(?:the )?(?:(\d{1,4}) )?(.+)")
+_HIGHEST = re.compile(
+    r"(?:which|what|who) (.+?) (?:has|have|had|with|got|made) the (highest|largest|biggest|most|lowest|smallest|least)"
+    r" (?:total )?(.+)"
 )
 _SHOW = re.compile(rf"(?:show|list|first|last|see|view|example|sample|head|tail)?\s*(?:(\d+) )?(?:of )?(?:{NOUNS})?")
 _SEARCH = re.compile(
@@ -87,7 +93,7 @@ _DIRECT: tuple[tuple[str, Action], ...] = (
     (r"help|\?|what can (?:i|you) (?:ask|do).*|how does this work|commands|usage", "help"),
     (r"(?:columns?|fields?|headers?|column names|schema|(?:which|what|how many) (?:columns|fields).*)", "columns"),
     (r"(?:show |list |count |how many )?(?:\d+ )?(?:bad|broken|invalid|malformed|skipped|wrong) "
-     r"(?:rows?|lines?|records?|entries)(?: are there| were there)?", "bad"),
+     r"(?:rows?|lines?|records?|entries)(?: are there| were there)?|how many (?:rows?|lines?) (?:are|were) bad", "bad"),
     (r"(?:summary|report|overview|results?|analysis|(?:the )?(?:summary|report) again)", "report"),
     (r"(?:word count|words|how many words|count (?:the )?words|number of words)(?: are there)?", "words"),
 )  # fmt: skip
@@ -102,7 +108,38 @@ _SORTS: tuple[tuple[str, Sort], ...] = (
 def understand(table: Table, question: str) -> Query:
     """What `question` asks of `table`. Raises `NotUnderstood`."""
     text, quotes = _plain(question)
+    try:
+        return _understand(table, _without_name(table, text), quotes, question, mentions=2)
+    except NotUnderstood:
+        return _understand(table, text, quotes, question, mentions=2)
 
+
+def _understand(table: Table, text: str, quotes: list[str], question: str, mentions: int) -> Query:
+    """Read `text`; if it makes no sense, leave up to `mentions` values of columns out of it, as conditions."""
+    try:
+        return _read(table, text, quotes, question)
+    except NotUnderstood:
+        for condition, rest in mentioned(table, text) if mentions else ():
+            try:
+                query = _understand(table, rest, quotes, question, mentions - 1)
+            except NotUnderstood:
+                continue
+            return replace(query, conditions=(*query.conditions, condition))
+        raise
+
+
+def _without_name(table: Table, text: str) -> str:
+    """`orders` in a question about orders.csv means its rows."""
+    stem = re.sub(r"[\W_]+", " ", table.name.lower().rpartition(".")[0]).strip()
+    if len(stem) < 3 or _sort(stem) or any(names.normal(column.name) == names.normal(stem) for column in table.columns):
+        return text
+    edge = r"(?<![\w\x01.]){}(?![\w\x01]|\.\w)"
+    for word in (stem, names.singular(stem)):
+        text = re.sub(edge.format(re.escape(word)), "rows", text)
+    return text
+
+
+def _read(table: Table, text: str, quotes: list[str], question: str) -> Query:
     def quoted(part: str) -> str:
         return re.sub("\x01(\\d+)\x01", lambda match: quotes[int(match[1])], part)
 
@@ -112,6 +149,8 @@ def understand(table: Table, question: str) -> Query:
     if found := _SEARCH.fullmatch(text):
         return Query("rows", conditions=(Condition(None, "contains", (quoted(found[1]),)),))
     windows, text = clauses.windows(table, text)
+    if clauses.SIGNS.fullmatch(text) and " where " not in f" {text}":
+        text = f"where {text}"
     conditions, text = clauses.conditions(table, text, quoted)
     by, width, text = _by(table, text, quoted)
     method = re.search(r"\b(GET|POST|PUT|DELETE|HEAD|OPTIONS|PATCH)\b", question)
@@ -177,6 +216,10 @@ def _action(
 ) -> Query:
     if width is not None:
         return _histogram(table, text, width)
+    if (found := _HIGHEST.fullmatch(text)) and by is None and not re.fullmatch(NOUNS, found[3]):
+        total = _number(clauses.column(table, quoted(found[3])))
+        least = found[2] in ("lowest", "smallest", "least")
+        return Query("top", 5, clauses.column(table, quoted(found[1])), by=total, least=least)
     if found := _TOP.fullmatch(text) or _MOST.fullmatch(text):
         return _top(table, found, by, quoted)
     if found := _AGGREGATE.fullmatch(text):
@@ -191,6 +234,10 @@ def _action(
         return _count(table, found[1] or "", by, quoted)
     if sort := _sort(re.sub(r"^(?:show|list|group(?:ed)?)\s+(?:the |all )?", "", text)):
         return Query("top" if by else "errors", column=by, sort=sort)
+    if (found := _SHOW_SORT.fullmatch(text)) and found[2] and (sort := _sort(found[3])):
+        return Query("rows", number=max(1, min(int(found[2]), 50)), least=found[1] == "last", sort=sort)
+    if re.fullmatch(r"(?:error|failure) (?:rate|share|percentage)", text):
+        return Query("count", sort="errors")
     if re.fullmatch(r"(?:error|message) (?:groups|clusters|messages|types)|clusters|groups", text):
         return Query("groups", sort="errors")
     if found := _DESCRIBE.fullmatch(text):

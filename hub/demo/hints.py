@@ -34,9 +34,10 @@ def examples(table: Table) -> list[str]:
     else:
         found += [f"top {10 - 5 * (at == 0)} {_said(column)}" for at, column in enumerate(named[:2])]
     if rule(table) is not None:
-        found.append(f"errors after {_some_time(table)}" if time is not None else "errors")
+        clock = _some_time(table)
+        found.append(f"errors after {clock}" if clock else "errors")
     if time is not None:
-        found.append(f"{plural(2, table.noun)[2:]} per hour")
+        found.append(f"{plural(2, table.noun)[2:]} per {_unit(table)}")
     if numbers:
         by = f" by {_said(named[0])}" if named else ""
         found += [f"average {_said(numbers[0])}{by}", f"p95 of {_said(numbers[0])}", f"largest 5 {_said(numbers[0])}"]
@@ -64,8 +65,23 @@ def _some_value(column: Column) -> str:
     return ""
 
 
-def _some_time(table: Table) -> str:
+def _times(table: Table) -> list[float]:
+    """Some of the times, in order."""
     time = table.role("time")
     values = [value for value in (time.values[::997] if time is not None else ()) if isinstance(value, float)]
-    good = sorted(value for value in values if value == value)
-    return f"{int(good[len(good) // 2] // 3600 % 24):02d}:00" if good else "12:00"
+    return sorted(value for value in values if value == value)
+
+
+def _some_time(table: Table) -> str:
+    """An hour in the middle of the data, "" if there are only dates."""
+    found = _times(table)
+    if not found or all(value % 86_400 == 0 for value in found):
+        return ""
+    return f"{int(found[len(found) // 2] // 3600 % 24):02d}:00"
+
+
+def _unit(table: Table) -> str:
+    """A unit of time that gives a timeline of sensible length."""
+    found = _times(table)
+    span = found[-1] - found[0] if found else 0
+    return "hour" if span < 5 * 86_400 and _some_time(table) else "day" if span < 200 * 86_400 else "week"

@@ -10,7 +10,8 @@ from hub.demo.source import Source, attached, is_file, pasted
 
 _FENCE = re.compile(r"^\s*```[\w-]*[ \t]*\n(.*?)\n?```\s*$", re.DOTALL)
 _LEAD = re.compile(
-    r"(?:please\s+)?(?:analy[sz]e|here(?:'s| is| are|)|look at|check|this is|these are|read|parse|summari[sz]e|data|log)"
+    r"(?:please\s+)?"
+    r"(?:analy[sz]e|here(?:'s| is| are|)|look at|check|this is|these are|read|parse|summari[sz]e|data|log)"
     r"\b[^\n]{0,100}:\s*",
     re.IGNORECASE,
 )
@@ -80,6 +81,8 @@ def _paste(text: str) -> str:
     first, _, rest = text.partition("\n")
     if rest.strip() and _LEAD.fullmatch(first):
         return _paste(rest.strip("\n")) or rest
+    if re.match(r'\s*(?:\{\s*"|\[\s*\{)', text):
+        return text  # JSON, maybe on one line
     lines = [line for line in text.split("\n") if line.strip()]
     # Two short lines without anything that looks like data are something said.
     if len(lines) < 2 or (len(lines) < 3 and len(text) < 200 and not re.search(r"[\d,;\t|={\[]", text)):

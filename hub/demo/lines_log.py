@@ -38,12 +38,15 @@ _HEAD = re.compile(
 _LEVEL_ONLY = re.compile(rf"\[?(?P<first>{_NAMES})\]?(?::|\s+-|(?<=\])\s)\s*", re.IGNORECASE)
 _LEVEL = re.compile(rf"[\[(<|:\s-]*\b({_NAMES})\b[\])>|:\s-]*", re.IGNORECASE)
 _LEVEL_INSIDE = re.compile(
-    rf"(?:[\[(<|](?i:[\w-]{{1,20}}:)?((?i:{_NAMES}))[\])>|]|(?:^|\s)({_NAMES.upper()})(?=[\s:|-]))[:\s-]*"
+    rf"(?:[\[(<|](?i:[\w-]{{1,20}}:)?((?i:{_NAMES}))[\])>|]|(?:^|\s)({_NAMES.upper()})(?=[\s:|-])"
+    rf"|\b(?i:level|severity|lvl)=\"?((?i:{_NAMES}))\b\"?)[:\s-]*"
 )
 _SOURCE = re.compile(
     r"(?:\[(?P<inside>[^\]\[]{1,60})\]\s*(?:-\s+|:\s+)?)?"
     r"(?:(?P<name>[A-Za-z_@][\w.$/@-]{0,79})(?:\[\d+\])?(?::\d+)?(?::\s+|\s-\s|\s\|\s))?"
 )
+_SOURCE_TIGHT = re.compile(r"([A-Za-z_][\w.]{0,79}):(?=\S)")
+_SOURCE_KLOG = re.compile(r"\s*\d*\s*([\w.-]{1,80}):\d+\]\s*")
 _HOST = re.compile(r"(\S{1,100})\s+")
 _REST = re.compile(
     r"\s|Traceback|Caused by:|\.\.\.|at |goroutine |[\w.$]{1,100}(?:Error|Exception|Exit|Interrupt|Warning)\b|[}\])]"
@@ -59,7 +62,8 @@ class Head:
     time: float
     level: str | None
     rest: str
-    syslog: bool
+    syslog: bool = False
+    klog: bool = False
 
 
 class HeadReader:
@@ -77,7 +81,7 @@ class HeadReader:
         found = _HEAD.match(line)
         if found is None:
             found = _LEVEL_ONLY.match(line)
-            return Head(NAN, LEVELS[found["first"].lower()], line[found.end() :], False) if found else None
+            return Head(NAN, LEVELS[found["first"].lower()], line[found.end() :]) if found else None
         time = self._time(found)
         if time is None:
             return None
@@ -86,7 +90,7 @@ class HeadReader:
             level = LEVELS[found["klog"][0].lower()]
         elif found["pri"]:
             level = _SEVERITIES[int(found["pri"]) & 7]
-        return Head(time, level, line[found.end() :], bool(found["syslog"] or found["pri"]))
+        return Head(time, level, line[found.end() :], bool(found["syslog"] or found["pri"]), bool(found["klog"]))
 
     def _time(self, found: "re.Match[str]") -> float | None:
         groups = found.groups()
@@ -146,11 +150,15 @@ def split_rest(head: Head) -> tuple[str | None, str | None, str | None, str]:
     if level is None and (found := _LEVEL.match(rest)):
         level, rest = LEVELS[found[1].lower()], rest[found.end() :]
     elif level is None and (found := _LEVEL_INSIDE.search(rest, 0, 120)):
-        level = LEVELS[(found[1] or found[2]).lower()]
+        level = LEVELS[(found[1] or found[2] or found[3]).lower()]
         source = rest[: found.start()].strip(" []()-:|") or None
         rest = rest[found.end() :]
     elif level is not None and (found := _LEVEL.match(rest)) and LEVELS[found[1].lower()] == level:
         rest = rest[found.end() :]
+    if head.time != head.time and (found := _SOURCE_TIGHT.match(rest)):  # INFO:app.db:the message
+        return level, host, found[1], rest[found.end() :].strip()
+    if head.klog and (found := _SOURCE_KLOG.match(rest)):
+        return level, host, found[1], rest[found.end() :].strip()
     found = _SOURCE.match(rest)
     if found and found.end():
         source = found["name"] or source or found["inside"]

@@ -9,7 +9,7 @@ from hub.demo.builder import Builder
 from hub.demo.table import MAX_COLUMNS, Cell, Table
 
 _DEPTH = 3  # objects inside objects become columns "a.b.c" down to here; what is deeper stays JSON text
-_PAIR = re.compile(r'([A-Za-z_@][\w.@/-]*)=("[^"\\]*(?:\\.[^"\\]*)*"|[^\s"]*)(?=\s|$)')
+_PAIR = re.compile(r'(?<![\w.@/-])([A-Za-z_@][\w.@/-]{0,80})=("[^"\\]*(?:\\.[^"\\]*)*"|[^\s"]*)(?=\s|$)')
 _SKIP = re.compile(r"[\s,]*")
 
 

@@ -98,6 +98,8 @@ def match(table: Table, said: str) -> list[Column]:
     part = part or [column for column in columns if len(plain) > 2 and normal(column.name).startswith(plain)]
     if part:
         return part
+    if re.fullmatch(r"[^\W\d_]+(?:[ _-][^\W\d_]+)?", said.strip()) is None:
+        return []  # slips are only looked for in words
     near = difflib.get_close_matches(plain, [normal(column.name) for column in columns], n=1, cutoff=0.8)
     return [column for column in columns if normal(column.name) in near][:1]
 

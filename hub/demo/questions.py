@@ -1,10 +1,10 @@
 """Follow-up questions on a table that was analysed: understood by a small grammar, without any model."""
 
 from hub.demo import answers, grammar
-from hub.demo.answers import Answer
 from hub.demo.clauses import NotUnderstood
 from hub.demo.hints import examples, help_text
 from hub.demo.render import blocks, escape
+from hub.demo.selection import Answer
 from hub.demo.steps import Steps
 from hub.demo.table import Table
 

@@ -1,8 +1,9 @@
 """A made-up access log that is the same every time, for tests and for a first try of the demo agent."""
 
 import random
+from bisect import bisect
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 
 BAD_EVERY = 1_000
@@ -33,7 +34,7 @@ def sample_lines(lines: int, *, seed: int = 7) -> Iterator[str]:
     One line of 1,000 is broken. From 14:20 to 15:10 most requests to `/api/` fail with a status of 500 or 503.
     """
     made = random.Random(seed)
-    start = datetime(2024, 3, 4, tzinfo=UTC)
+    pages, agents, referers = _Choice(*_PAGES), _Choice(*_AGENTS), _Choice(*_REFERERS)
     visitors = [f"{made.choice((10, 172, 192))}.{made.randrange(256)}.{made.randrange(256)}.{made.randrange(1, 255)}"
                 for _ in range(400)]  # fmt: skip
     for number in range(lines):
@@ -41,19 +42,19 @@ def sample_lines(lines: int, *, seed: int = 7) -> Iterator[str]:
             yield _BROKEN[number // BAD_EVERY % len(_BROKEN)]
             continue
         second = _second(number / lines)
-        page = _pick(made, _PAGES).replace("{n}", str(made.randrange(1, 400)))
+        page = pages.pick(made).replace("{n}", str(made.randrange(1, 400)))
         if page == "/search":
             page += f"?q={made.choice(('box', 'tape', 'rope', 'paper'))}&page={made.randrange(1, 5)}"
         method = "POST" if page.endswith(("login", "/checkout", ".php")) else "GET"
         burst = 51_600 <= second < 54_600 and page.startswith("/api/") and made.random() < 0.8
         status = made.choice((500, 503)) if burst else _status(made, page)
         size = "-" if status == 304 else str(made.randrange(180, 700) if status >= 400 else made.randrange(300, 48_000))
-        at = start + timedelta(seconds=second)
+        at = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
         host = visitors[min(int(made.expovariate(1 / 60)), len(visitors) - 1)]
         user = "maria" if made.random() < 0.01 else "-"
         yield (
-            f'{host} - {user} [{at:%d}/Mar/{at:%Y:%H:%M:%S} +0000] "{method} {page} HTTP/1.1" {status} {size} '
-            f'"{_pick(made, _REFERERS)}" "{_pick(made, _AGENTS)}"'
+            f'{host} - {user} [04/Mar/2024:{at} +0000] "{method} {page} HTTP/1.1" {status} {size} '
+            f'"{referers.pick(made)}" "{agents.pick(made)}"'
         )
 
 
@@ -67,8 +68,15 @@ def _second(part: float) -> int:
     return 86_399
 
 
-def _pick(made: random.Random, choices: tuple[tuple[str, int], ...]) -> str:
-    return made.choices([text for text, _ in choices], [weight for _, weight in choices])[0]
+class _Choice:
+    """Texts that come as often as their weights say."""
+
+    def __init__(self, *choices: tuple[str, int]) -> None:
+        self._texts = [text for text, _ in choices]
+        self._up_to = list(accumulate(weight for _, weight in choices))
+
+    def pick(self, made: random.Random) -> str:
+        return self._texts[bisect(self._up_to, made.random() * self._up_to[-1])]
 
 
 def _status(made: random.Random, page: str) -> int:

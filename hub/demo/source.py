@@ -122,12 +122,15 @@ def read_file(name: str, files: Path | None) -> bytes:
         raise SourceGone(f"I may not read {shown}.", "Make the file readable for the agent, or upload it.") from None
     except (OSError, ValueError):
         raise _no_file(shown, root) from None
-    with os.fdopen(handle, "rb") as file:
+    try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise SourceGone(f"{shown} is not a file.", "Name a file.")
         check_size(found.st_size)
-        data = file.read(MAX_BYTES + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(handle)
     check_size(len(data))
     return data
 
@@ -144,7 +147,7 @@ def is_file(name: str, files: Path | None) -> bool:
 
 def _no_file(shown: str, root: Path) -> SourceGone:
     try:
-        names = sorted(entry.name for entry in os.scandir(root) if entry.is_file() and not entry.name.startswith("."))
+        names = [name for name in sorted(os.listdir(root)) if not name.startswith(".") and is_file(name, root)]
     except OSError:
         names = []
     there = ", ".join(visible(name, 60) for name in names[:10]) + (" …" if len(names) > 10 else "")

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hub.demo.builder import Builder
@@ -10,6 +11,7 @@ from hub.demo.steps import Steps, spans
 from hub.demo.table import Cell, Table
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_LONG = 100_000  # characters that are searched for words at a time
 _DISTINCT = 200_000  # words that are told apart; the rarest are dropped above that
 STOP_WORDS = frozenset(
     """a about after all also am an and any are as at be been but by can could did do does for from had has have he her
@@ -68,13 +70,26 @@ def count_words(lines: "list[str | None]") -> Steps[Words]:
         for line in lines[start:stop]:
             if line:
                 characters += len(line)
-                found = _WORD.findall(line.lower())
-                total += len(found)
-                words.update(found)
+                for piece in _pieces(line):
+                    found = _WORD.findall(piece.lower())
+                    total += len(found)
+                    words.update(found)
+                    if len(line) > _LONG:
+                        yield
         if len(words) > _DISTINCT:
             words = Counter(dict(words.most_common(_DISTINCT // 2)))
         yield
     return Words(total, characters, words)
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """A line, cut at white space if it is very long."""
+    start = 0
+    while len(line) - start > _LONG:
+        cut = line.rfind(" ", start, start + _LONG) + 1 or start + _LONG
+        yield line[start:cut]
+        start = cut
+    yield line[start:] if start else line
 
 
 def longest(lines: "list[str | None]", count: int) -> Steps[list[tuple[int, int]]]:

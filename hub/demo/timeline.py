@@ -93,17 +93,19 @@ def build(
             low, high = inner_low, inner_high
         width = next((size for size, _ in WIDTHS if high // size - low // size < BUCKETS), 0)
         width = width or int((high - low) / BUCKETS / _DAY + 1) * _DAY
-    first, last = int(low // width), int(high // width)
+    # 1970 began on a Thursday; weeks begin on Mondays.
+    shift = 4 * _DAY if width % (7 * _DAY) == 0 else 0
+    first, last = int((low - shift) // width), int((high - shift) // width)
     first = max(first, last - MOST + 1)
     counts: Counter[int] = Counter()
     for start, stop in spans(len(chosen)):
-        counts.update([int(value // width) for value in chosen[start:stop] if value == value])
+        counts.update([int((value - shift) // width) for value in chosen[start:stop] if value == value])
         yield
     wrong: Counter[int] = Counter()
     for start, stop in spans(len(errors)):
-        wrong.update([int(values[row] // width) for row in errors[start:stop] if values[row] == values[row]])
+        wrong.update([int((values[row] - shift) // width) for row in errors[start:stop] if values[row] == values[row]])
         yield
-    buckets = tuple(Bucket(float(at * width), counts[at], wrong[at]) for at in range(first, last + 1))
+    buckets = tuple(Bucket(float(at * width + shift), counts[at], wrong[at]) for at in range(first, last + 1))
     timed = sum(counts.values())
     return Timeline(
         width, unit_of(width), buckets, timed - sum(bucket.count for bucket in buckets), len(chosen) - timed

@@ -16,7 +16,7 @@ from hub.demo.steps import Steps
 from hub.demo.table import Table, plural, show_share
 
 if TYPE_CHECKING:
-    from hub.agent import AgentContext
+    from hub.agent.context import AgentContext
 
 T = TypeVar("T")
 
@@ -100,9 +100,10 @@ class Analysis:
             plan=[{"text": text, "status": "pending"} for text in self._plan],
             progress=[],
         )
-        ctx.state.update(
-            {"file": name, "format": "", "bytes": self.source.size, "bytes_read": 0, "rows": 0, "bad_rows": 0}
-        )
+        for key in ("analysis", "answer"):  # of what was analysed before
+            ctx.output_data.pop(key, None)
+        counters = {"bytes": self.source.size, "bytes_read": 0, "rows": 0, "bad_rows": 0, "errors": 0}
+        ctx.state.update({"file": name, "format": "", **counters})
         self._step(analysis.DETECT)
 
     def _step(self, text: str) -> None:
@@ -184,7 +185,8 @@ class Analysis:
         ctx.set_output_data("analysis", result)
         overview = await asyncio.to_thread(analysis.overview, table)
         headings = [one.heading for one in found]
-        await stream(ctx, "response", f"Analysis of {self.source.name}", analysis.report(table, found))
+        report = await asyncio.to_thread(analysis.report, table, found)
+        await stream(ctx, "response", f"Analysis of {self.source.name}", report)
         ctx.session_context.save(
             summary=blocks(overview.replace("**", ""), "; ".join(headings) + "." if headings else "")[:2000],
             plan=[{"text": text, "status": "done"} for text in self._plan],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hub.fanout.outbox import Outbox
@@ -10,10 +11,12 @@ from hub.wire.codec import Encoded
 
 
 class Viewer(NamedTuple):
-    """How a member wants the context. ``private``: it may see private data."""
+    """How a member wants the context. ``private``: it may see private data; ``sees``: whether it may see the context at all,
+    by the user that it belongs to."""
 
     patch: bool
     private: bool
+    sees: Callable[[str | None], bool]
 
 
 class Room:

@@ -109,6 +109,22 @@ class Audience:
     def leave(self, outbox: Outbox) -> None:
         self.room.members.pop(outbox, None)
 
+    def expel(self, user_id: str | None) -> None:
+        """The context is this user's now: who may not see it any more is told that it ended, and leaves."""
+        for outbox, viewer in list(self.room.members.items()):
+            if not viewer.sees(user_id):
+                self.leave(outbox)
+                outbox.send(self._end(viewer, "forbidden"))
+
+    def _end(self, viewer: Viewer, reason: str) -> Encoded:
+        at = self._replica.position
+        if viewer.patch:
+            part: Part = {"kind": "closed", "reason": reason}
+            return Encoded("change", {"topic": self.topic, "epoch": at.epoch, "seq": at.seq + 1, "parts": [part]})
+        document = {"id": self.id}
+        payload = {"topic": self.topic, "epoch": at.epoch, "seq": at.seq, "document": document, "closed": reason}
+        return Encoded("snapshot", payload)
+
     def get_reply(self, *, private: bool) -> dict[str, Any]:
         """Position, document and, for who may see it, the private data."""
         with self._replica.confirmed() as state:
@@ -165,6 +181,9 @@ class Audience:
         for facade in self.facades:
             facade.closed(reason)
         self.facades = []
+        if self._replica.state.closed is None:  # otherwise the change that ended it said so
+            for outbox, viewer in self.room.members.items():
+                outbox.send(self._end(viewer, reason))
         self.room.members.clear()
 
 

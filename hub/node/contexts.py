@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from hub.core.changes import ROOT, Change, Part, RecordEntry
 from hub.core.errors import Exists, HubError, NotFound, Unavailable
@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 WAIT = 5.0
 """Seconds that a request waits for a record that is away."""
+LOOK = 1.0
+"""Seconds between two looks at whether the record is there."""
 GROUP = 64
 """Contexts that go into one call of the record."""
 
@@ -40,22 +42,27 @@ class Contexts:
         self._watcher = watcher
         self._time = time
         self._opening: dict[str, asyncio.Task[LiveContext]] = {}
-        self._ready: dict[str, LiveContext] = {}
+        self._ready: deque[LiveContext] = deque()  # each at most once: those whose ``ready`` is set
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._append_forever(), name="append")
+        self._watch = asyncio.create_task(self._watch_forever(), name="watch")
 
     async def close(self) -> None:
         """Append what waits, as long as the record answers, then stop."""
-        if self._task is None:
+        if self._task is None or self._watch is None:
             return
-        while self.away_since is None and any(not live.idle for live in self.live.values()):
+        self._watch.cancel()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + WAIT
+        while self.away_since is None and loop.time() < until and any(not live.idle for live in self.live.values()):
             self._wanted.set()
             await asyncio.sleep(0.005)
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(self._task, self._watch, return_exceptions=True)
 
     # which are live
 
@@ -93,7 +100,6 @@ class Contexts:
         """Let a context go from memory; whoever asks for it next loads it."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
-        self._ready.pop(live.id, None)
 
     # requests
 
@@ -119,6 +125,8 @@ class Contexts:
         try:
             return await self.open(request.body.context)
         except NotFound:
+            if request.body.context in self.live:  # somebody began it meanwhile
+                return await self.open_for(request)
             return self.begin(request.body.context)
 
     def begin(self, id: str, *, replace: bool = False) -> LiveContext:
@@ -146,21 +154,29 @@ class Contexts:
         loop = asyncio.get_running_loop()
         live.touched = loop.time()
         live.submit(request, done, request_size(request), live.touched + WAIT)
-        self._ready[live.id] = live
-        self._wanted.set()
+        self._make_ready(live)
+
+    def _make_ready(self, live: LiveContext) -> None:
+        if not live.ready:
+            live.ready = True
+            self._ready.append(live)
+            self._wanted.set()
 
     # the loop
 
     async def _append_forever(self) -> None:
         while True:
             await self._wanted.wait()
-            group = list(islice(self._ready.values(), GROUP))
+            group = [self._ready.popleft() for _ in range(min(GROUP, len(self._ready)))]
             for live in group:
-                del self._ready[live.id]
+                live.ready = False
             if not self._ready:
                 self._wanted.clear()
             try:
                 await self._append(group)
+            except Unavailable:  # while what the record has was read again
+                self._again(group)
+                await asyncio.sleep(0.1)
             except Exception:
                 _log.exception("appending to %s", ", ".join(live.id for live in group))
                 self._again(group)
@@ -182,17 +198,28 @@ class Contexts:
             await self._wait_for_record(lives)
             return
         self._set_away(False)
+        unsettled: list[tuple[LiveContext, Appended]] = []
         for live, appended in zip(lives, outcomes, strict=True):
-            if not live.settle(appended):
+            try:
+                if not live.settle(appended):
+                    unsettled.append((live, appended))
+            except Exception:
+                _log.exception("settling context %s", live.id)
+                unsettled.append((live, appended))
+        for live in lives:  # after all answers: who wrote to several contexts hears them before the changes
+            try:
+                live.tell()
+            except Exception:
+                _log.exception("telling what changed in context %s", live.id)
+        for live, appended in unsettled:
+            if live.closed is None:
                 await self._start_over(live, appended)
         self._again(lives)
 
     def _again(self, lives: list[LiveContext]) -> None:
         for live in lives:
             if not live.idle and live.closed is None:
-                self._ready[live.id] = live
-        if self._ready:
-            self._wanted.set()
+                self._make_ready(live)
 
     async def _wait_for_record(self, lives: list[LiveContext]) -> None:
         """The record is away: what waits keeps waiting within its bound, and the same appends go out again later."""
@@ -202,6 +229,18 @@ class Contexts:
         now = asyncio.get_running_loop().time()
         for live in list(self.live.values()):
             live.expire(now)
+
+    async def _watch_forever(self) -> None:
+        """Notice that the record went, or that it is back, when nobody asks anything of it."""
+        while True:
+            await asyncio.sleep(LOOK)
+            try:
+                await self._record.ping()
+            except Unavailable:
+                self._set_away(True)
+            else:
+                if not self._ready:  # else the next append shows whether it takes writes, too
+                    self._set_away(False)
 
     def _set_away(self, away: bool) -> None:
         if away == (self.away_since is not None):
@@ -215,7 +254,12 @@ class Contexts:
         if live.created is not None and not (loaded and loaded.tip == live.last_entry):
             requests = live.hand_over()
             live.close("exists")
-            there = await self.open(live.id)
+            try:
+                there = await self.open(live.id)
+            except HubError as error:
+                for waiting in requests:
+                    waiting.done(error)
+                return
             for waiting in requests:
                 there.submit(*waiting)
             self._again([there])
@@ -242,7 +286,7 @@ class Contexts:
             parts += [{"kind": "log.add", "entry": entry} for entry in state.log.to_json()["entries"]]
             parts += [{"kind": "data", "key": key, "value": value} for key, value in state.data.items()]
             entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), parts)])
-            await self._record.append([Append(live.id, position, entry, row=live.row)])
+            await self._record.append([Append(live.id, position, entry)])
         loaded = await self._record.load(live.id)
         if loaded is None:
             raise Unavailable(f"context {live.id!r} could not be written again")

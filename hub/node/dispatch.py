@@ -35,6 +35,9 @@ class Worker(Protocol):
     @property
     def capacity(self) -> int: ...
 
+    def covers(self, context: str) -> bool:
+        """Whether it may be given this context."""
+
     async def start(self, run: dict[str, Any]) -> dict[str, Any]:
         """Hand over a run (``run.start``). The reply is ``{ok: true}`` or ``{ok: false, error}``."""
 
@@ -61,7 +64,7 @@ class Dispatch:
         self._held: dict[Worker, set[str]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopping: set[str] = set()
-        self._offered: set[str] = set()
+        self._offered: dict[str, str] = {}  # contexts that wait on an agent's stream, and the agent
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -98,18 +101,21 @@ class Dispatch:
                 run = active_run(live.replica.state.document)
             except NotFound:
                 pass
-            if run is None or (run["id"], run["fence"]) != (ref.id, ref.fence):
+            if run is None or (run["id"], run["fence"]) != (ref.id, ref.fence) or not worker.covers(id):
                 lost.append({"context": id, "run": {"id": ref.id, "fence": ref.fence}})
                 continue
             self.hold(id, worker)
             if run["status"] == "stopping":
                 self._background(worker.control(_order(id, run, "stop")))
-        if worker.capacity:
-            self._workers.setdefault(worker.agent, []).append(worker)
-            self._room.setdefault(worker.agent, asyncio.Event())
-            if worker.agent not in self._loops:
-                self._loops[worker.agent] = asyncio.create_task(self._take_forever(worker.agent))
-            self._look_for_room(worker.agent)
+        workers = self._workers.setdefault(worker.agent, [])
+        if worker.capacity and worker not in workers:
+            workers.append(worker)
+        elif not worker.capacity and worker in workers:
+            workers.remove(worker)
+        if workers and worker.agent not in self._loops:
+            self._room[worker.agent] = asyncio.Event()
+            self._loops[worker.agent] = asyncio.create_task(self._take_forever(worker.agent))
+        self._look_for_room(worker.agent)
         return lost
 
     def hold(self, id: str, worker: Worker) -> None:
@@ -125,22 +131,28 @@ class Dispatch:
         """A worker went away. Its runs are interrupted, unless they are announced again within the grace."""
         if worker in self._workers.get(worker.agent, []):
             self._workers[worker.agent].remove(worker)
-            self._look_for_room(worker.agent)
+        self._look_for_room(worker.agent)
         for id in self._held.pop(worker, set()):
             if self._holders.get(id) is worker:
                 del self._holders[id]
                 self._orphaned(id)
 
     def _look_for_room(self, agent: str) -> None:
-        event = self._room[agent]
-        if self._pick(agent) is not None:
+        """Let the agent's loop take work, or let it wait; without workers it ends."""
+        event = self._room.get(agent)
+        if event is None:
+            self._workers.pop(agent, None)
+        elif self._pick(agent) is not None or not self._workers.get(agent):
             event.set()
         else:
             event.clear()
 
-    def _pick(self, agent: str) -> Worker | None:
-        free = [w for w in self._workers.get(agent, []) if len(self._held[w]) < w.capacity]
-        return min(free, key=lambda worker: len(self._held[worker]) / worker.capacity) if free else None
+    def _pick(self, agent: str, context: str | None = None) -> Worker | None:
+        """The worker with the most room; of those that may be given the context."""
+        free = [w for w in self._workers.get(agent, []) if len(self._held.get(w, ())) < w.capacity]
+        if context is not None:
+            free = [worker for worker in free if worker.covers(context)]
+        return min(free, key=lambda worker: len(self._held.get(worker, ())) / worker.capacity) if free else None
 
     # what happens in contexts
 
@@ -150,10 +162,11 @@ class Dispatch:
         run = active_run(document)
         holder = self._holders.get(live.id)
         if run is None:
+            told = live.id in self._stopping
             self._stopping.discard(live.id)
             self._cancel_timer(live.id)
             if holder is not None:
-                self._release(live.id, holder, document)
+                self._release(live.id, holder, document, told)
         elif run["status"] == "stopping":
             self._stop(live.id, run, holder)
         elif holder is None and live.id not in self._timers and run["worker"] != "":
@@ -161,28 +174,31 @@ class Dispatch:
         if self._waits(document):
             self.offer(live.id, document["agent"])
 
-    def closed(self, id: str) -> None:
+    def closed(self, live: LiveContext) -> None:
         """A context was removed: its run must not go on."""
+        id, run = live.id, live.replica.state.document.get("run")
         self._cancel_timer(id)
         self._stopping.discard(id)
-        self._offered.discard(id)
-        holder = self._holders.pop(id, None)
-        if holder is not None:
-            self._held.get(holder, set()).discard(id)
-            self._background(holder.control({"context": id, "run": None, "action": "stop"}))
-            if holder.agent in self._room:
-                self._look_for_room(holder.agent)
+        self._offered.pop(id, None)
+        holder = self._drop_hold(id)
+        if holder is not None and run is not None:
+            self._background(holder.control(_order(id, run, "stop")))
 
     def _waits(self, document: dict[str, Any]) -> bool:
         return bool(document["queue"]) and active_run(document) is None and not document["paused"]
 
-    def _release(self, id: str, holder: Worker, document: dict[str, Any]) -> None:
-        del self._holders[id]
-        self._held.get(holder, set()).discard(id)
-        if document["run"]["status"] in ("stopped", "interrupted"):  # perhaps by others: it must not go on
+    def _release(self, id: str, holder: Worker, document: dict[str, Any], told: bool) -> None:
+        self._drop_hold(id)
+        if document["run"]["status"] in ("stopped", "interrupted") and not told:  # by others: it must not go on
             self._background(holder.control(_order(id, document["run"], "stop")))
-        if holder.agent in self._room:
+
+    def _drop_hold(self, id: str) -> Worker | None:
+        """Nobody executes a context's run any more. Returns who did."""
+        holder = self._holders.pop(id, None)
+        if holder is not None:
+            self._held.get(holder, set()).discard(id)
             self._look_for_room(holder.agent)
+        return holder
 
     def _stop(self, id: str, run: dict[str, Any], holder: Worker | None) -> None:
         if id in self._stopping:
@@ -205,6 +221,9 @@ class Dispatch:
         if run is None:
             return
         self._cancel_timer(id)
+        if run["status"] == "stopping":
+            self._background(self._end(id, run, "stopped", "its worker went away"))
+            return
         self._timers[id] = asyncio.get_running_loop().call_later(
             self._grace, lambda: self._background(self._end(id, run, "interrupted", "its worker went away"))
         )
@@ -226,26 +245,29 @@ class Dispatch:
 
     def offer(self, id: str, agent: str | None) -> None:
         """Let a context wait for its agent, on the agent's stream."""
-        if id not in self._offered:
-            self._offered.add(id)
-            self._background(self._offer(id, agent))
+        if self._offered.get(id) != (agent or self._default_agent):
+            self._background(self._offer(id, agent or self._default_agent))
 
     async def offer_first(self, id: str, agent: str | None) -> None:
         """The same before the message is appended, so that a crash in between cannot lose it. Raises Unavailable."""
-        if id not in self._offered:
-            await self._offer(id, agent)
-            self._offered.add(id)
+        if self._offered.get(id) != (agent or self._default_agent):
+            await self._offer(id, agent or self._default_agent)
 
-    async def _offer(self, id: str, agent: str | None) -> None:
+    async def _offer(self, id: str, agent: str) -> None:
+        self._offered[id] = agent
         try:
-            await self._record.offer(agent or self._default_agent, id)
+            await self._record.offer(agent, id)
         except Unavailable:
-            self._offered.discard(id)
+            if self._offered.get(id) == agent:
+                del self._offered[id]
             raise
 
     async def _take_forever(self, agent: str) -> None:
+        """Take work while there are workers, and one of them has room."""
         while True:
             await self._room[agent].wait()
+            if not self._workers.get(agent):
+                break
             try:
                 work = await self._record.take(agent, self._node, 5.0)
                 if work is not None:
@@ -255,13 +277,13 @@ class Dispatch:
             except Exception:
                 _log.exception("taking work of agent %s", agent)
                 await asyncio.sleep(0.5)
+        self._workers.pop(agent, None)
+        del self._room[agent], self._loops[agent]
 
     async def _start(self, work: Work) -> None:
         """Start the run of a context that waits, at the worker with the most room."""
-        self._offered.discard(work.context)
-        worker = self._pick(work.agent)
-        if worker is None:
-            return
+        if self._offered.get(work.context) == work.agent:
+            del self._offered[work.context]
         try:
             live = await self._contexts.open(work.context)
         except NotFound:
@@ -270,14 +292,23 @@ class Dispatch:
             if work.age > DROP_AFTER:  # until then the message may be on its way into the record; the item comes again
                 await self._record.done(work)
             return
+        if (live.replica.state.document["agent"] or self._default_agent) != work.agent:
+            self.offer(work.context, live.replica.state.document["agent"])  # it has another agent now
+            await self._record.done(work)
+            return
+        worker = self._pick(work.agent, work.context)
+        if worker is None:
+            if self._pick(work.agent) is None:  # nobody has room any more: it goes back to the line
+                await self._offer(work.context, work.agent)
+                await self._record.done(work)
+            return  # else nobody of those who have may be given it; the item comes again
         start = RunStart(context=work.context, agent=work.agent, worker=worker.name, node=self._node)
         self.hold(work.context, worker)
         answer = await self._contexts.request(self._contexts.stamp(start, HUB))
         await self._record.done(work)
         if isinstance(answer, HubError):
-            self._held.get(worker, set()).discard(work.context)
             if self._holders.get(work.context) is worker:
-                del self._holders[work.context]
+                self._drop_hold(work.context)
             _log.warning("context %s: no run could start: %s", work.context, answer.message)
             return
         self._look_for_room(work.agent)
@@ -296,10 +327,22 @@ class Dispatch:
         }
         reply = await worker.start(payload)
         if not reply.get("ok"):
-            error = reply.get("error") or {}
-            _log.info("worker %s did not take context %s: %s", worker.name, live.id, error.get("message"))
-            await asyncio.sleep(0.5)
-            await self._end(live.id, run, "interrupted", str(error.get("message", "not taken")), again=True)
+            await self._not_taken(live, worker, run, reply.get("error"))
+
+    async def _not_taken(self, live: LiveContext, worker: Worker, run: dict[str, Any], error: Any) -> None:
+        """The worker refused a run, or did not say that it has it: the messages wait again, a little longer each time."""
+        error = error if isinstance(error, dict) else {}
+        message = str(error.get("message", "not taken"))
+        _log.info("worker %s did not take context %s: %s", worker.name, live.id, message)
+        await asyncio.sleep(min(0.5 * 2 ** (run["attempt"] - 1), 30.0))
+        if self._holders.get(live.id) is not worker:  # it went away, and perhaps came back with the run
+            return
+        if error.get("code") != Unavailable.code:  # else it may have the run all the same, and is told to stop
+            self._drop_hold(live.id)
+        if error.get("retryable") is False:
+            await self._end(live.id, run, "failed", message)
+        else:
+            await self._end(live.id, run, "interrupted", message, again=True)
 
     def _background(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(_logged(work))

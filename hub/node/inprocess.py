@@ -28,6 +28,9 @@ class _InProcess:
     name = "hub"
     capacity = 0
 
+    def covers(self, context: str) -> bool:
+        return True
+
     async def start(self, run: dict[str, Any]) -> dict[str, Any]:
         return {"ok": False, "error": {"code": "busy", "message": "takes no runs", "retryable": True}}
 
@@ -134,7 +137,7 @@ class NodeLink:
         if post.context is not None and audience is None:
             live = await self._node.contexts.open(post.context)
             audience = live.replica.state.document["user_id"]
-        await self._node.notices.post(post.id or "", post, "context", audience)
+        await self._node.notices.post(post, "context", audience)
 
     def clear_notice(self, id: str) -> None:
         self._loop.call_soon_threadsafe(lambda: self._run(self._clear_notice(id)))

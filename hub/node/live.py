@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from hub.core.changes import ROOT, Change, RecordEntry
@@ -69,6 +69,8 @@ class LiveContext:
         self.born = loaded.born if loaded else state.position.epoch
         self.replace = False
         """With a creation: it ends a context of that id that the record has."""
+        self.ready = False
+        """Whether it stands in the queue of the append loop."""
         self.waiting: deque[Waiting] = deque()
         self.waiting_bytes = 0
         self.audience = Audience(id, self.replica)
@@ -79,6 +81,7 @@ class LiveContext:
         self.closed: str | None = None
         self._watcher = watcher
         self._in_flight: _InFlight | None = None
+        self._untold: list[tuple[list[Change], list[Pending]]] = []
 
     # requests
 
@@ -133,9 +136,11 @@ class LiveContext:
             room -= waiting.size
             asked.append((waiting, self._work_out(waiting.request)))
         changes = self._changes(position)
+        if not position.seq and not changes:
+            self._never_created(asked)
+            return None
         entry = RecordEntry(secrets.token_urlsafe(9), self.tip, changes)
-        row = row_of(self.replica.state.document) if changes and self.replica.state.exists else None
-        append = Append(self.id, position, entry, self.replace, self.born, row if row != self.row else None)
+        append = Append(self.id, position, entry, self.replace, self.born)
         self._in_flight = _InFlight(append, asked)
         return append
 
@@ -151,6 +156,12 @@ class LiveContext:
             self.audience.prepare_snapshot(pending)
         return pending
 
+    def _never_created(self, asked: list[tuple[Waiting, Pending | HubError]]) -> None:
+        """The creation itself was refused: there is nothing to compare with, and no context."""
+        for waiting, outcome in asked:
+            waiting.done(outcome if isinstance(outcome, HubError) else Internal("a creation without a change"))
+        self.close("refused")
+
     def _changes(self, position: Position) -> list[Change]:
         changes = []
         for pending in self.replica.pending:
@@ -160,7 +171,8 @@ class LiveContext:
         return changes
 
     def settle(self, appended: Appended) -> bool:
-        """Take the outcome of the append. Returns False if the record must be loaded again."""
+        """Take the outcome of the append, and give the answers; ``tell`` does the rest. Returns False if the record must be
+        loaded again."""
         flight = self._in_flight
         assert flight is not None
         match appended.outcome:
@@ -189,26 +201,33 @@ class LiveContext:
             self.created.set_result(None)
             self.created = None
         self._answer(flight)
-        self._told(changes, pending)
+        if changes:
+            self._untold.append((changes, pending))
 
     def _answer(self, flight: _InFlight, error: HubError | None = None) -> None:
         for waiting, outcome in flight.asked:
+            answer: Answer
             if error is not None:
-                waiting.done(error)
+                answer = error
             elif isinstance(outcome, HubError):
-                waiting.done(outcome)
+                answer = outcome
             else:
                 worked = outcome.worked
-                waiting.done({**worked.result, "duplicate": True} if worked.duplicate else worked.result)
+                answer = {**worked.result, "duplicate": True} if worked.duplicate else worked.result
+            try:
+                waiting.done(answer)
+            except Exception:  # one that cannot take its answer must not cost the others theirs
+                _log.exception("answering %s on context %s", type(waiting.request.body).__name__, self.id)
 
-    def _told(self, changes: list[Change], pending: list[Pending]) -> None:
-        if not changes:
-            return
-        self.audience.tell(changes, pending)
-        if self.replica.state.closed is not None:
-            self.close(self.replica.state.closed)
-        else:
-            self._watcher.changed(self, changes)
+    def tell(self) -> None:
+        """Tell everybody what was confirmed."""
+        untold, self._untold = self._untold, []
+        for changes, pending in untold:
+            self.audience.tell(changes, pending)
+            if self.replica.state.closed is not None:
+                self.close(self.replica.state.closed)
+            else:
+                self._watcher.changed(self, changes)
 
     def _catch_up(self, flight: _InFlight, appended: Appended) -> bool:
         """Others appended: take back, apply theirs, and let the waiting requests be worked out again. An entry of one's own
@@ -220,6 +239,7 @@ class LiveContext:
                 return False
             if self._in_flight is not None and entry.id == flight.append.entry.id:
                 self._confirm(flight)
+                self.tell()
                 continue
             if self._in_flight is not None:
                 self._give_back(flight)
@@ -230,7 +250,8 @@ class LiveContext:
                 _log.exception("context %s: an entry does not fit", self.id)
                 return False
             self.tip = entry.id
-            self._told(entry.changes, [])
+            self._untold.append((entry.changes, []))
+            self.tell()
         if self._in_flight is not None:
             self._give_back(flight)
         return True
@@ -289,6 +310,11 @@ class LiveContext:
             self.created = None
         self.audience.close(reason)
         self._watcher.gone(self, reason)
+
+
+def touches_document(changes: Iterable[Change]) -> bool:
+    """Whether any of the changes patches the document: a row cannot change otherwise."""
+    return any(part["kind"] == "patch" for change in changes for part in change.parts)
 
 
 def _ignore(answer: Answer) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from hub.core.changes import Change
 from hub.core.contexts import row_of
-from hub.core.errors import HubError, NotFound
+from hub.core.errors import HubError, NotFound, Removed
 from hub.core.requests import Apply, LogAdd, Role
 from hub.node.contexts import Contexts
 from hub.node.dispatch import HUB, Dispatch
-from hub.node.live import LiveContext
+from hub.node.live import LiveContext, touches_document
 from hub.node.mirroring import Mirroring
 from hub.node.notices import Notices
 from hub.node.rights import Identity
@@ -98,8 +98,9 @@ class Node:
 
     def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
         self.mirroring.changed(live, changes)
-        self._row_changed(live)
-        self.dispatch.changed(live, changes)
+        if touches_document(changes):
+            self._row_changed(live)
+            self.dispatch.changed(live, changes)
         if changes and changes[0].position.seq == 1:
             for told in self.on_live:
                 told(live)
@@ -107,16 +108,30 @@ class Node:
     def gone(self, live: LiveContext, reason: str) -> None:
         self.contexts.forget(live)
         self.mirroring.forget(live.id)
-        self.dispatch.closed(live.id)
+        self.dispatch.closed(live)
         if live.row is not None and reason != "exists":
             self._send_row(live, None)
 
     def _row_changed(self, live: LiveContext) -> None:
-        row = row_of(live.replica.state.document)
-        if row == live.row:
+        before, row = live.row, row_of(live.replica.state.document)
+        if row == before:
             return
         live.row, live.row_version = row, live.replica.position
+        if before is not None and before["user_id"] != row["user_id"]:
+            self._moved(live, before["user_id"], row["user_id"])
         self._send_row(live, row)
+
+    def _moved(self, live: LiveContext, before: str | None, now: str | None) -> None:
+        """The context belongs to somebody else: who may not see it any more loses it."""
+        live.audience.expel(now)
+        if live.replica.state.document["type"] != "background":
+            self.rows.send(
+                live.id,
+                live.replica.position,
+                None,
+                before,
+                lambda identity: identity.sees(live.id, before) and not identity.sees(live.id, now),
+            )
 
     def _send_row(self, live: LiveContext, row: dict[str, Any] | None) -> None:
         document = live.replica.state.document
@@ -137,7 +152,7 @@ class Node:
                 asked.append(self.contexts.request(self.contexts.stamp(body, HUB)))
         answers = await asyncio.gather(*asked)
         for answer in answers:
-            if isinstance(answer, HubError) and not isinstance(answer, NotFound):
+            if isinstance(answer, HubError) and not isinstance(answer, NotFound | Removed):
                 raise answer
         return sum(1 for answer in answers if not isinstance(answer, HubError))
 
@@ -145,6 +160,8 @@ class Node:
         self, identity: Identity, before: str | None, limit: int, *, types: Callable[[str], bool]
     ) -> dict[str, Any]:
         """Rows of the contexts that an identity sees, newest first."""
+        if identity.role not in (Role.USER, Role.OPERATOR) and not identity.ctx:
+            return {"rows": []}
         user = identity.sub if identity.role is Role.USER and not identity.ctx else None
         rows: list[dict[str, Any]] = []
         cursor = before

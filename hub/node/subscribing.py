@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from hub.core.errors import Conflict, NotFound
+from hub.core.errors import Conflict, NotFound, Unavailable
 from hub.core.position import Position
 from hub.fanout.outbox import Outbox
 from hub.fanout.ring import Ring, Sent
@@ -18,15 +19,20 @@ MOST_REPLAYED = 2_048
 
 
 async def subscribe_context(
-    record: Record, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe
-) -> dict[str, Any]:
-    """Join the room, and give the reply of ``subscribe``. What was missed is sent before anything newer."""
+    record: Record, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe, current: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """Join the room, and give the reply of ``subscribe``. What was missed is sent before anything newer.
+
+    ``current``: whether the context is still the one that is live. If not, nobody joins, and the answer is None.
+    """
     audience = live.audience
     if body.from_ is None:
         audience.join(outbox, viewer)
         return audience.full_reply(viewer, body.tail, None)
     position = body.from_.position
     missed, reason = await _missed(record, live, viewer, position)
+    if not current():
+        return None
     audience.join(outbox, viewer)
     if missed is None:
         return audience.full_reply(viewer, body.tail, reason)
@@ -53,7 +59,7 @@ async def _missed(
     while (recent := live.audience.ring.since(reached)) is None:
         try:
             entries, _ = await record.read(live.id, reached)
-        except (Conflict, NotFound):
+        except (Conflict, NotFound, Unavailable):
             return None, "too_far_behind"
         changes = [change for entry in entries for change in entry.changes if change.position.seq > reached.seq]
         if not changes or live.replica.position.epoch != position.epoch:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from hub.core.changes import ROOT
 from hub.core.errors import HubError, Internal, InvalidRequest, TooLarge
 from hub.record import names
@@ -27,17 +29,20 @@ LARGEST_ENTRY: Final = 64 * 1_048_576
 _LARGEST_MESSAGE: Final = 262_144
 _MISSED_BYTES: Final = 262_144
 
+_encode = msgspec.msgpack.Encoder().encode
+
 
 @dataclass(slots=True)
 class _Prepared:
     """An append as the script takes it."""
 
     append: Append
-    args: list[Any]
-    bytes: int
+    head: bytes
+    changes: bytes
     creates: bool
     closes: bool
     fields: dict[str, str | None]
+    score: int  # in the indexes, if it creates or moves there
 
 
 async def append(connection: Connection, appends: Sequence[Append]) -> list[Appended]:
@@ -50,8 +55,9 @@ async def append(connection: Connection, appends: Sequence[Append]) -> list[Appe
         except HubError as error:
             results[index] = Appended(Outcome.FAILED, error=error)
     for group in _groups(ready):
-        await connection.many(_index_before([prepared for _, prepared in group]))
-        answers = await _run(connection, [prepared for _, prepared in group])
+        appending = [prepared for _, prepared in group]
+        await _write_index(connection, appending)
+        answers = await _run(connection, appending)
         after: list[Command] = []
         for (index, prepared), answer in zip(group, answers, strict=True):
             results[index] = _result(prepared.append, answer)
@@ -64,8 +70,8 @@ async def _run(connection: Connection, group: list[_Prepared]) -> list[Any]:
     keys: list[str] = []
     args: list[Any] = [_LARGEST_MESSAGE, _MISSED_BYTES]
     for prepared in group:
-        keys += (names.main(prepared.append.context), names.part(prepared.append.context, "changes"))
-        args += prepared.args
+        keys.append(names.main(prepared.append.context))
+        args += (prepared.head, prepared.changes)
     answers: list[Any] = await connection.script(APPEND, keys, args)
     return answers
 
@@ -74,8 +80,8 @@ def _prepare(append: Append) -> _Prepared:
     """Encode an append, once. Raises HubError if it cannot be one."""
     entry, position = append.entry, append.position
     if not entry.changes:
-        args = [position.epoch, position.seq, entry.before, append.born, "", entry.id, position.seq, b"", 0]
-        return _Prepared(append, args, 0, False, False, {})
+        head = [position.epoch, str(position.seq), entry.before, append.born, "", entry.id, ""]
+        return _Prepared(append, _encode(head), b"", False, False, {}, 0)
     check_place(append)
     last = position.seq + len(entry.changes)
     creates = position.seq == 0
@@ -86,10 +92,11 @@ def _prepare(append: Append) -> _Prepared:
     if closed is not None:
         fields = {"closed": closed}
     flags = ("c" if creates else "") + ("r" if creates and append.replace else "") + ("" if closed is None else "x")
-    args = [position.epoch, position.seq, entry.before, append.born, flags, entry.id, last, packed, len(fields)]
+    head = [position.epoch, str(position.seq), entry.before, append.born, flags, entry.id, str(last)]
     for name, text in fields.items():
-        args += (name, "-" if text is None else f"={text}")
-    return _Prepared(append, args, len(packed), creates, closed is not None, fields)
+        head += (name, "-" if text is None else f"={text}")
+    score = created_ms(fields.get("created_at")) if creates else 0
+    return _Prepared(append, _encode(head), packed, creates, closed is not None, fields, score)
 
 
 def check_place(append: Append) -> None:
@@ -106,47 +113,48 @@ def _groups(ready: list[tuple[int, _Prepared]]) -> Iterator[list[tuple[int, _Pre
     group: list[tuple[int, _Prepared]] = []
     room = GROUP_BYTES
     for item in ready:
-        room -= item[1].bytes
+        room -= len(item[1].changes)
         if group and (len(group) >= GROUP_CONTEXTS or room < 0):
             yield group
-            group, room = [], GROUP_BYTES - item[1].bytes
+            group, room = [], GROUP_BYTES - len(item[1].changes)
         group.append(item)
     if group:
         yield group
 
 
-def _index_before(group: list[_Prepared]) -> list[Command]:
+async def _write_index(connection: Connection, group: list[_Prepared]) -> None:
+    """What must be found later is written first. NX: the place in a list of an id that is taken must not move."""
+    moving = [prepared for prepared in group if "user_id" in prepared.fields and not prepared.creates]
+    times = await connection.many([("HGET", names.main(prepared.append.context), "created_at") for prepared in moving])
+    for prepared, time in zip(moving, times, strict=True):
+        prepared.score = created_ms((time or b"").decode())
     commands: list[Command] = []
     for prepared in group:
-        context, fields = prepared.append.context, prepared.fields
         if prepared.creates:
-            # NX: if the id is taken, its place in the list must not move.
-            commands.append(("ZADD", names.CONTEXTS, "NX", created_ms(fields.get("created_at")), context))
-        if user := fields.get("user_id"):
-            commands.append(("ZADD", names.user_contexts(user), "NX", created_ms(fields.get("created_at")), context))
-    return commands
+            commands.append(("ZADD", names.CONTEXTS, "NX", prepared.score, prepared.append.context))
+        if user := prepared.fields.get("user_id"):
+            commands.append(("ZADD", names.user_contexts(user), "NX", prepared.score, prepared.append.context))
+    await connection.many(commands)
 
 
 def _index_after(prepared: _Prepared, answer: list[Any]) -> list[Command]:
-    context, fields = prepared.append.context, prepared.fields
+    """Take away what does not hold any more. What was written before is written again: a reader may have taken it for
+    the rest of a creation that came to nothing."""
+    context, user = prepared.append.context, prepared.fields.get("user_id") or ""
     outcome = answer[0].decode()
     owner = "" if outcome == Outcome.FAILED else answer[2].decode()
-    user = fields.get("user_id") or ""
-    if outcome == Outcome.APPENDED:
-        commands: list[Command] = []
-        if prepared.creates:
-            score = created_ms(fields.get("created_at"))
-            commands.append(("ZADD", names.CONTEXTS, score, context))
-            if user:
-                commands.append(("ZADD", names.user_contexts(user), score, context))
-        if prepared.closes:
-            commands.append(("ZREM", names.CONTEXTS, context))
-        if owner and (prepared.closes or ("user_id" in fields and owner != user)):
-            commands.append(("ZREM", names.user_contexts(owner), context))
-        return commands
-    if user and user != owner:
-        return [("ZREM", names.user_contexts(user), context)]
-    return []
+    if outcome != Outcome.APPENDED:
+        return [("ZREM", names.user_contexts(user), context)] if user and user != owner else []
+    commands: list[Command] = []
+    if prepared.creates:
+        commands.append(("ZADD", names.CONTEXTS, prepared.score, context))
+    if user:
+        commands.append(("ZADD", names.user_contexts(user), prepared.score, context))
+    if prepared.closes:
+        commands.append(("ZREM", names.CONTEXTS, context))
+    if owner and (prepared.closes or ("user_id" in prepared.fields and owner != user)):
+        commands.append(("ZREM", names.user_contexts(owner), context))
+    return commands
 
 
 def _result(append: Append, answer: list[Any]) -> Appended:

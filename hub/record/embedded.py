@@ -21,7 +21,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -30,6 +29,7 @@ from hub.core.errors import StartError, Unavailable
 from hub.record import guard
 from hub.record.connection import Connection
 from hub.record.folder import FolderLock, make_folder, try_lock
+from hub.record.server_check import Progress, parse_info
 from hub.record.valkey import explain_failure, remove_private, server_binary, socket_path, write_settings
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,7 @@ _LARGEST_LOG: Final = 1_048_576
 class EmbeddedServer:
     """A Valkey that lives as long as this process, or until ``stop``."""
 
-    def __init__(
-        self, folder: Path, *, lock: FolderLock | None = None, progress: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, *, lock: FolderLock | None = None, progress: Progress | None = None) -> None:
         """``lock`` if the caller holds the folder's already; ``progress`` is told how far loading is."""
         self.folder = folder
         self.pid: int | None = None
@@ -95,6 +93,7 @@ class EmbeddedServer:
             self._watch = None
         await self._end_guard()
         remove_private(self._data)
+        self._socket = Path()
         if self._own_lock and self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -112,8 +111,9 @@ class EmbeddedServer:
             raise StartError(f"cannot write into the data folder {data}: {error.strerror}") from error
         try:
             await self._wait_for_old(fd)
-            remove_private(data)
-            self._socket = socket_path(data)
+            if not self._socket.name:  # whoever uses the server knows where it is
+                remove_private(data)
+                self._socket = socket_path(data)
             try:
                 self._spawn(fd, write_settings(data, self._socket))
             except OSError as error:
@@ -179,7 +179,7 @@ class EmbeddedServer:
                 if self._failure is not None:
                     raise StartError(explain_failure(self.folder, self._failure, self._log_from))
                 try:
-                    info = (await connection.run("INFO", "persistence")).decode()
+                    info = parse_info(await connection.run("INFO", "persistence"))
                 except Unavailable:
                     if clock.time() - heard > _SILENT_SECONDS:
                         raise StartError(
@@ -188,13 +188,10 @@ class EmbeddedServer:
                     await asyncio.sleep(0.01)
                     continue
                 heard = clock.time()
-                if "loading:0" in info:
+                if info.get("loading") == "0":
                     return
                 if self._progress is not None:
-                    done = next(
-                        (line[20:] for line in info.splitlines() if line.startswith("loading_loaded_perc")), "?"
-                    )
-                    self._progress(f"loading the record: {done} %")
+                    self._progress(f"loading the record: {info.get('loading_loaded_perc', '?')} %")
                 await asyncio.sleep(0.1)
         finally:
             await connection.close()
@@ -226,20 +223,20 @@ class EmbeddedServer:
         """Listen to the guard; start another one should it be killed."""
         loop = asyncio.get_running_loop()
         while True:
-            assert self._line is not None
             try:
+                if self._line is None:
+                    await self._launch()
+                    continue
                 said = await loop.sock_recv(self._line, 4096)
-            except OSError:
-                said = b""
-            if self._heard(said):
-                continue
-            log.error("the guard of the embedded server ended; another one is started")
-            await self._end_guard()
-            try:
-                await self._launch()
             except StartError as error:
                 log.error("%s", error)
                 await asyncio.sleep(1.0)
+                continue
+            except OSError:
+                said = b""
+            if not self._heard(said):
+                log.error("the guard of the embedded server ended; another one is started")
+                await self._end_guard()
 
     async def _end_guard(self) -> None:
         """Ask the guard to end the server, and wait for both."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from hub.core.changes import Change, Part, PatchOp
@@ -28,14 +29,15 @@ class Place(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """What one operation of a patch touches. No field: all of the hash, and for the main hash all of the context."""
+    """What one operation of a patch touches. No place: all of the hash, and for the main hash all of the context."""
 
     hash: str
-    field: str | None
+    place: Place | None
     whole: bool
     """The field is set anew or deleted; otherwise something inside it changed."""
 
 
+@lru_cache(4096)  # the same few paths come again and again
 def touch_of(path: str) -> Touch:
     """What a patch operation at ``path`` touches."""
     if not path:
@@ -44,8 +46,9 @@ def touch_of(path: str) -> Touch:
     if "~" in path:
         tokens = [token.replace("~1", "/").replace("~0", "~") for token in tokens]
     if tokens[0] in ("state", "output"):
-        return Touch(tokens[0], tokens[1] if len(tokens) > 1 else None, len(tokens) < 3)
-    return Touch(MAIN, tokens[0], len(tokens) < 2)
+        place = Place(tokens[0], tokens[1]) if len(tokens) > 1 else None
+        return Touch(tokens[0], place, len(tokens) < 3)
+    return Touch(MAIN, Place(MAIN, tokens[0]), len(tokens) < 2)
 
 
 def key_place(key: str) -> Place:
@@ -78,5 +81,5 @@ class FieldFilter:
         return self._held.get(place, seq) < seq
 
     def _lacks_op(self, op: PatchOp, seq: int) -> bool:
-        hash, field, _ = touch_of(op["path"])
-        return field is not None and self._lacks(Place(hash, field), seq)
+        place = touch_of(op["path"]).place
+        return place is not None and self._lacks(place, seq)

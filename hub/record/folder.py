@@ -36,7 +36,6 @@ class FolderLock:
         except OSError as error:
             os.close(self._fd)
             raise StartError(f"cannot write into the data folder {self.folder}: {error.strerror}") from error
-        self._owner = os.getpid()
         os.register_at_fork(after_in_child=self.release)
 
     def release(self) -> None:

@@ -87,7 +87,7 @@ class MirrorState:
         """When ``write`` may have something to write."""
         self._dirty: dict[Place, _Dirty] = {}
         self._cleared: dict[str, int] = {}  # hashes to be written anew, and since which seq; MAIN: the whole context
-        self._sizes: dict[Place, int] = {}  # of large fields, when they were looked at
+        self._sizes: dict[Place, int] = {}  # of large fields, as the hash has them
         self._keys: set[str] = set()  # fields of the keys hash
         self._recent: deque[tuple[int, int]] = deque()  # seq and bytes of changes that the stream keeps
         self._recent_bytes = 0
@@ -148,18 +148,21 @@ class MirrorState:
                 deleted.setdefault(place.hash, []).append(place.field)
                 flight.written[place] = dirty
                 continue
-            size = self._sizes.get(place)
-            raw = pack(value) if size is None or everything or self._ripe(dirty, size, now) else b""
-            if raw and (everything or len(raw) <= LARGE or self._ripe(dirty, len(raw), now)):
+            size, raw = self._sizes.get(place), b""
+            if size is None:  # never large before; what it had without its changes is about what the hash has
+                raw = pack(value)
+                size = max(len(raw) - dirty.bytes, 0)
+            if everything or 0 < len(raw) <= LARGE or self._ripe(dirty, size, now):
+                raw = raw or pack(value)
                 picked.setdefault(place.hash, {})[place.field] = raw
                 flight.written[place] = dirty
+                if len(raw) > LARGE:
+                    flight.sizes[place] = len(raw)
             else:
                 held[str(place)] = dirty.first - 1
-            if len(raw) > LARGE:
-                flight.sizes[place] = len(raw)
+                self._sizes[place] = size
         self._forget_keys(state, picked, deleted, flight)
         if self._closed or not (flight.written or flight.cleared):
-            self._sizes |= flight.sizes
             self._plan(now)
             return None
         for place in flight.written:
@@ -214,17 +217,17 @@ class MirrorState:
                 return sum(self._note_op(op, seq, now) for op in part["ops"])
             case "log.add":
                 entry = part["entry"]
-                size = len(entry["content"]) + json_size(entry["kvps"])
+                size = len(entry["content"]) + _size(entry["kvps"])
                 self._touch(Place("log", entry["id"]), seq, size, True, now)
                 self._touch(Place(MAIN, "log"), seq, 0, True, now)
             case "log.update":
-                size = len(part.get("content", "")) + json_size(part.get("kvps", {}))
+                size = len(part.get("content", "")) + _size(part.get("kvps"))
                 self._touch(Place("log", part["id"]), seq, size, False, now)
             case "log.reset":
                 self._clear("log", seq, now)
                 self._touch(Place(MAIN, "log"), seq, 0, True, now)
             case "data":
-                size = json_size(part.get("value"))
+                size = _size(part.get("value"))
                 self._touch(Place("data", part["key"]), seq, size, True, now)
             case "key":
                 self._touch(key_place(part["key"]), seq, size, False, now)
@@ -234,12 +237,12 @@ class MirrorState:
         return size
 
     def _note_op(self, op: PatchOp, seq: int, now: float) -> int:
-        hash, field, whole = touch_of(op["path"])
-        size = json_size(op.get("value"))
-        if field is None:
+        hash, place, whole = touch_of(op["path"])
+        size = _size(op.get("value"))
+        if place is None:
             self._clear(hash, seq, now)
-        elif hash != MAIN or field not in PLAIN:  # the plain ones are written by the append itself
-            self._touch(Place(hash, field), seq, size, whole, now)
+        elif hash != MAIN or place.field not in PLAIN:  # the plain ones are written by the append itself
+            self._touch(place, seq, size, whole, now)
         return size
 
     def _clear(self, hash: str, seq: int, now: float) -> None:
@@ -256,7 +259,8 @@ class MirrorState:
             dirty.last, dirty.at = seq, now
             dirty.bytes += size
             dirty.whole = dirty.whole or whole
-        self._soon(self._time_of(place, dirty))
+        if self.due_at is None or self.due_at > dirty.since + SMALL_SECONDS:
+            self._soon(self._time_of(place, dirty))
 
     def _time_of(self, place: Place, dirty: _Dirty) -> float:
         size = self._sizes.get(place)
@@ -306,6 +310,13 @@ class MirrorState:
         if len(self._recent) < KEEP_CHANGES and self._recent_bytes < KEEP_BYTES:
             return 0  # this process has not seen enough of it to know
         return self._recent[0][0] - 1
+
+
+def _size(value: Json) -> int:
+    """About how many bytes a value takes."""
+    if isinstance(value, str):
+        return len(value) + 2
+    return json_size(value) if isinstance(value, (dict, list)) and value else 8
 
 
 def _fields(state: ContextState, hash: str) -> Iterable[tuple[str, Json]]:

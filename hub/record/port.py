@@ -43,8 +43,6 @@ class Append:
     """Only with a creation: a context with that id is removed in the same step."""
     born: str = ""
     """The epoch that the writer's context was made with, if it knows: another one in the record means REMOVED."""
-    row: dict[str, Any] | None = None
-    """The context's row in the list after this entry, if it changed with it."""
 
 
 @dataclass(frozen=True, slots=True)

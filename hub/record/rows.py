@@ -34,7 +34,9 @@ async def rows(
             if "epoch" not in fields or "closed" in fields:
                 if "closed" in fields or score < now_ms - _FORGOTTEN_MS:
                     gone.append(context)
-            elif user_id is None or fields.get("user_id") == user_id:
+            elif user_id is not None and fields.get("user_id") != user_id:
+                continue  # on its way from or to another user
+            else:
                 found.append({**plain.values(fields), "version": f"{fields['epoch']}:{fields['last']}"})
     if gone and clean:
         await connection.run("ZREM", index, *gone)

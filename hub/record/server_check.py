@@ -40,7 +40,7 @@ async def _loaded_info(connection: Connection, progress: Progress | None) -> Inf
     while True:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                info = _parse(await connection.run("INFO"))
+                info = parse_info(await connection.run("INFO"))
         except (HubError, TimeoutError) as error:
             reason = str(error) or f"no answer within {ANSWER_SECONDS:.0f} s"
             raise StartError(
@@ -85,6 +85,7 @@ def _durability(info: Info, settings: dict[str, str]) -> str:
     return "snapshots" if settings.get("save") else "none"
 
 
-def _parse(raw: bytes) -> Info:
+def parse_info(raw: bytes) -> Info:
+    """What INFO answers, by name."""
     lines = (line.partition(":") for line in raw.decode(errors="replace").splitlines() if not line.startswith("#"))
     return {name: value for name, colon, value in lines if colon}

@@ -47,6 +47,8 @@ class Tokens:
             raise Unauthorized("the token has expired; ask for a new one") from None
         except (jwt.InvalidTokenError, KeyError, ValueError):
             raise Unauthorized("the token is not one of this hub") from None
+        if not 1 <= len(claims["sub"]) <= 256:
+            raise Unauthorized("the token's sub has not 1 to 256 characters")
         ctx = claims.get("ctx", [])
         if not isinstance(ctx, list) or not all(isinstance(pattern, str) for pattern in ctx):
             raise Unauthorized("the token's ctx is not a list of patterns")

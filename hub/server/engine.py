@@ -1,101 +1,97 @@
-"""Everything that this product knows of python-socketio's and engineio's inside. Nobody else reaches in there.
+"""Everything that this product knows of python-socketio's and engineio's inside, with packets.py and outbox.py. Nobody
+else reaches in there.
 
-Relied on, and pinned by tests/test_socketio_library_semantics.py: packet classes with ``encode``/``decode``; a socket's
-``queue``, made by ``create_queue``; ``server.sockets``; ``_handle_connect``; the driver's ``WebSocket._sock``.
+Relied on, and pinned by tests/test_socketio_library_semantics.py: packet classes with ``encode`` and ``decode``; the
+server's ``_handle_...`` coroutines, which engineio awaits one after the other for each connection; a socket's ``queue``,
+made by ``create_queue``; ``eio.sockets``; the driver's ``WebSocket``, its ``__call__`` and ``wait``; ``_cors_allowed_origins``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, Protocol
 
+import msgspec
 import socketio
+from engineio import AsyncServer
 from engineio.async_drivers.aiohttp import WebSocket
-from engineio.packet import MESSAGE
-from engineio.packet import Packet as EnginePacket
-from socketio.msgpack_packet import MsgPackPacket
-from socketio.packet import EVENT, Packet
 
-from hub.wire.codec import Encoded, Variant
+from hub.core.errors import InvalidRequest, TooLarge, Unavailable
+from hub.server.outbox import ByteQueue, SocketOutbox
+from hub.server.packets import BAD_EVENT, TOO_LARGE, NotAPacket, packet_class
+from hub.wire.codec import Variant
 
 _log = logging.getLogger(__name__)
 
-RESERVED = frozenset({"connect", "disconnect"})
-TOO_LARGE = "\0too large"
-"""The event name that stands for a message over the limit; its argument is the size in bytes."""
-BAD_EVENT = "\0bad event"
+CONNECT_SECONDS: Final = 10.0
+"""How long a connection may be open without a session."""
+_ENGINE_TYPES: Final = frozenset("0123456b")
+
+Reply = Callable[[dict[str, Any]], None]
+"""Sends the acknowledgement of a request, at once and in order with everything else that the connection is sent."""
 
 
-class _ByteQueue(asyncio.Queue[Any]):
-    """A socket's queue that knows how many bytes wait in it."""
+class Handler(Protocol):
+    """What happens on the connections of a server."""
 
-    bytes = 0
+    def connect(self, server: HubSocketServer, sid: str, outbox: SocketOutbox, auth: Any) -> None:
+        """Somebody asks to be let in. Raises ConnectionRefusedError."""
 
-    def _put(self, item: Any) -> None:
-        self.bytes += _size(item)
-        super()._put(item)
+    def connected(self, sid: str) -> None:
+        """Somebody was let in, and knows it."""
 
-    def _get(self) -> Any:
-        item = super()._get()
-        self.bytes -= _size(item)
-        return item
+    def event(self, sid: str, name: str, args: list[Any], reply: Reply) -> None:
+        """An event came in; events of a connection come in order. ``reply`` is called once."""
 
-
-def _size(item: Any) -> int:
-    data = getattr(item, "data", None)
-    return len(data) if isinstance(data, str | bytes) else 0
+    def disconnected(self, sid: str) -> None: ...
 
 
-def _checked(packet: Any, limit: int, encoded: str | bytes) -> None:
-    """Make a received event one that can be answered: name what is wrong with it, and keep clients off reserved names."""
-    if packet.packet_type != EVENT:
-        return
-    if len(encoded) > limit:
-        packet.data = [TOO_LARGE, len(encoded)]
-    elif not isinstance(packet.data, list) or not packet.data or not isinstance(packet.data[0], str):
-        packet.data = [BAD_EVENT]
-    elif packet.data[0] in RESERVED or packet.data[0].startswith("\0"):
-        packet.data = ["?" + packet.data[0].lstrip("\0"), *packet.data[1:]]
-
-
-def _packet_class(variant: Variant, limit: int) -> type:
-    if variant is Variant.MSGPACK:
-
-        class HubMsgPackPacket(MsgPackPacket):  # type: ignore[misc]
-            def decode(self, encoded_packet: bytes) -> None:
-                super().decode(encoded_packet)
-                _checked(self, limit, encoded_packet)
-
-        return HubMsgPackPacket
-
-    class HubPacket(Packet):  # type: ignore[misc]
-        def decode(self, encoded_packet: str) -> int:
-            attachments: int = super().decode(encoded_packet)
-            if attachments:
-                raise ValueError("binary attachments are not part of this protocol")
-            _checked(self, limit, encoded_packet)
-            return attachments
-
-    return HubPacket
+def refusal(error: Any) -> dict[str, Any]:
+    """The acknowledgement that refuses a request."""
+    return {"ok": False, "error": error.to_wire()}
 
 
 class _HubWebSocket(WebSocket):  # type: ignore[misc]
-    """The aiohttp driver's WebSocket; its engine socket knows the transport, so that a connection can be ended at once."""
+    """The aiohttp driver's WebSocket. Its engine socket knows the transport, so that a connection can be ended at once; a
+    frame that is no packet ends the connection in order, and not by an exception that leaves it behind half open."""
 
     async def __call__(self, environ: dict[str, Any]) -> Any:
-        self.handler.__self__.hub_transport = environ["aiohttp.request"].transport
+        socket = self.handler.__self__
+        socket.hub_transport = environ["aiohttp.request"].transport
+        socket.queue.whole = True
         return await super().__call__(environ)
+
+    async def wait(self) -> Any:
+        data = await super().wait()
+        if isinstance(data, str) and data[:1] not in _ENGINE_TYPES:
+            raise OSError("a frame that is no Engine.IO packet")
+        return data
+
+
+class _HubEngine(AsyncServer):  # type: ignore[misc]
+    """The engine; origins that are allowed by name come beside its own, not in place of it."""
+
+    named_origins: frozenset[str] = frozenset()
+
+    def _cors_allowed_origins(self, environ: dict[str, Any]) -> list[str] | None:
+        own: list[str] = super()._cors_allowed_origins(environ)
+        return None if "*" in self.named_origins else [*own, *self.named_origins]
 
 
 class HubSocketServer(socketio.AsyncServer):  # type: ignore[misc]
-    """A Socket.IO server of one variant, whose events are written encoded."""
+    """A Socket.IO server of one variant. Events go to its handler in order, replies straight back."""
 
-    def __init__(self, variant: Variant, *, message_bytes: int, origins: list[str] | None) -> None:
+    def __init__(
+        self, variant: Variant, handler: Handler, *, message_bytes: int, outbox_bytes: int, origins: list[str] | None
+    ) -> None:
+        for name in ("socketio", "engineio"):
+            _log.getChild(name).setLevel(logging.WARNING)  # below that they write what goes over the wire, tokens too
         super().__init__(
             async_mode="aiohttp",
-            serializer=_packet_class(variant, message_bytes),
-            cors_allowed_origins=origins,
+            serializer=packet_class(variant, message_bytes),
             max_http_buffer_size=2 * message_bytes,
             ping_interval=25,
             ping_timeout=20,
@@ -103,56 +99,132 @@ class HubSocketServer(socketio.AsyncServer):  # type: ignore[misc]
             engineio_logger=_log.getChild("engineio"),
         )
         self.variant = variant
-        self.eio.create_queue = _ByteQueue
+        self.eio.named_origins = frozenset(origins or ())
+        self.eio.create_queue = ByteQueue
         self.eio._async = {**self.eio._async, "websocket": _HubWebSocket}
+        self.outboxes: dict[str, SocketOutbox] = {}
+        """By the engine's id of each connection."""
+        self._handler = handler
+        self._limit = message_bytes
+        self._outbox_bytes = outbox_bytes
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.on("connect", self._connect)
+        self.on("disconnect", self._disconnect)
+
+    def _engineio_server_class(self) -> type[AsyncServer]:
+        return _HubEngine
+
+    # connections
+
+    async def _handle_eio_connect(self, eio_sid: str, environ: dict[str, Any]) -> None:
+        await super()._handle_eio_connect(eio_sid, environ)
+        self.outboxes[eio_sid] = SocketOutbox(
+            self.eio.sockets[eio_sid], self.variant, self._outbox_bytes, self._background
+        )
+        self._expect_session(eio_sid)
+
+    async def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
+        await super()._handle_eio_disconnect(eio_sid, reason)
+        outbox = self.outboxes.pop(eio_sid, None)
+        if outbox is not None:
+            outbox.gone()
+
+    def _expect_session(self, eio_sid: str) -> None:
+        """End the connection if nobody is on it after a while: refused, gone, or never asked to be let in."""
+        outbox = self.outboxes.get(eio_sid)
+        if outbox is not None:
+            outbox.expect(CONNECT_SECONDS, lambda: self.manager.sid_from_eio_sid(eio_sid, "/") is not None)
+
+    async def _connect(self, sid: str, environ: dict[str, Any], auth: Any) -> None:
+        self._handler.connect(self, sid, self.outboxes[self.manager.eio_sid_from_sid(sid, "/")], auth)
+
+    async def _disconnect(self, sid: str, reason: str) -> None:
+        self._handler.disconnected(sid)
 
     async def _handle_connect(self, eio_sid: str, namespace: str | None, data: Any) -> None:
+        namespace = namespace or "/"
+        before = self.manager.sid_from_eio_sid(eio_sid, namespace)
         await super()._handle_connect(eio_sid, namespace, data)
-        sid = self.manager.sid_from_eio_sid(eio_sid, namespace or "/")
-        if sid is not None and self.manager.is_connected(sid, namespace or "/"):
-            await self._trigger_event("connected", namespace or "/", sid)
+        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        if sid is not None and sid != before and self.manager.is_connected(sid, namespace):
+            self._handler.connected(sid)
 
+    async def _handle_disconnect(self, eio_sid: str, namespace: str | None, reason: Any = None) -> None:
+        await super()._handle_disconnect(eio_sid, namespace, reason)
+        self._expect_session(eio_sid)
 
-class SocketOutbox:
-    """The way to one connection: encoded events go into its engine socket's queue, in order with everything else there."""
+    # what comes in
 
-    __slots__ = ("_eio_sid", "_limit", "_server", "_variant", "ended")
-
-    def __init__(self, server: HubSocketServer, sid: str, limit: int) -> None:
-        self._server = server
-        self._variant = server.variant
-        self._eio_sid = server.manager.eio_sid_from_sid(sid, "/")
-        self._limit = limit
-        self.ended = False
-
-    def send(self, event: Encoded) -> None:
-        if self.ended:
+    async def _handle_eio_message(self, eio_sid: str, data: str | bytes) -> None:
+        """One message of a connection; the next one is not read before this returns."""
+        outbox = self.outboxes.get(eio_sid)
+        if outbox is None or outbox.ended or not await outbox.has_room():
             return
-        socket = self._server.eio.sockets.get(self._eio_sid)
-        if socket is None or socket.closed:
+        if isinstance(data, bytes) and self.variant is Variant.JSON:
+            outbox.ignore(len(data), self._limit)  # attachments of an event that was refused already
             return
-        packet = event.get(self._variant)
-        if socket.queue.bytes + len(packet) > self._limit:
-            self.end()
-            return
-        socket.queue.put_nowait(EnginePacket(MESSAGE, data=packet))
+        outbox.incoming = len(data)
+        try:
+            await super()._handle_eio_message(eio_sid, data)
+        except NotAPacket as error:
+            outbox.end(f"it sent what is no packet: {error}")
+        except Exception:
+            _log.exception("connection %s", eio_sid)
+            outbox.end("the hub failed at what it sent")
 
-    def end(self) -> None:
-        """End a connection that is too far behind. A close frame would not get through; the client comes back and resumes."""
-        self.ended = True
-        socket = self._server.eio.sockets.get(self._eio_sid)
-        if socket is None:
-            return
-        _log.warning("connection %s is too far behind (%s bytes wait): ended", self._eio_sid, socket.queue.bytes)
-        self.close()
-
-    def close(self) -> None:
-        """Close the transport, so that a stock client comes back."""
-        socket = self._server.eio.sockets.get(self._eio_sid)
-        if socket is None:
-            return
-        transport = getattr(socket, "hub_transport", None)
-        if transport is not None:
-            transport.abort()
+    async def _handle_event(self, eio_sid: str, namespace: str | None, id: Any, data: list[Any]) -> None:
+        namespace = namespace or "/"
+        sid = self.manager.sid_from_eio_sid(eio_sid, namespace)
+        outbox = self.outboxes[eio_sid]
+        reply = outbox.open_request(partial(self._acknowledge, outbox, namespace, id))
+        if not self.manager.is_connected(sid, namespace):
+            reply(refusal(Unavailable("connect first: nobody is let in on this connection")))
+        elif data[0] == TOO_LARGE:
+            text = f"the message has {data[1]:,} bytes; at most {self._limit:,} are taken"
+            reply(refusal(TooLarge(text, limit=self._limit)))
+        elif data[0] == BAD_EVENT:
+            reply(refusal(InvalidRequest(f"an event is a name and one object: {data[1]}")))
         else:
-            asyncio.get_running_loop().create_task(self._server.eio.disconnect(self._eio_sid))
+            self._handler.event(sid, data[0], data[1:], reply)
+
+    async def _handle_ack(self, eio_sid: str, namespace: str | None, id: Any, data: Any) -> None:
+        self.outboxes[eio_sid].acknowledged(id, data)
+
+    # what goes out
+
+    def _acknowledge(self, outbox: SocketOutbox, namespace: str, id: Any, answer: dict[str, Any]) -> None:
+        packet: str | bytes
+        if id is None:  # nobody asked for an acknowledgement
+            return
+        if self.variant is Variant.MSGPACK:
+            packet = _msgpack({"type": 3, "data": [answer], "nsp": namespace, "id": id})
+        else:
+            place = "" if namespace == "/" else f"{namespace},"
+            packet = f"3{place}{id}{_json([answer]).decode()}"
+        outbox.put(packet)
+
+    async def request(self, outbox: SocketOutbox, event: str, payload: dict[str, Any], seconds: float) -> Any:
+        """Send an event and wait for its acknowledgement. Raises Unavailable."""
+        id, answer = outbox.ask()
+        packet: str | bytes
+        if self.variant is Variant.MSGPACK:
+            packet = _msgpack({"type": 2, "data": [event, payload], "nsp": "/", "id": id})
+        else:
+            packet = f"2{id}{_json([event, payload]).decode()}"
+        outbox.put(packet)
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            raise Unavailable(f"the worker did not acknowledge {event}") from None
+        finally:
+            outbox.forget(id)
+
+    def _background(self, work: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+_json: Final = msgspec.json.Encoder().encode
+_msgpack: Final = msgspec.msgpack.Encoder().encode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import mimetypes
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +14,16 @@ from urllib.parse import quote
 from aiohttp import web
 
 from hub import __version__
-from hub.core.errors import Forbidden, HubError, InvalidRequest, NotFound, TooLarge, Unauthorized, Unavailable
+from hub.core.errors import (
+    Forbidden,
+    HubError,
+    Internal,
+    InvalidRequest,
+    NotFound,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from hub.core.requests import Role
 from hub.core.times import iso
 from hub.core.values import clean_text
@@ -20,6 +31,8 @@ from hub.node.node import Node
 from hub.node.rights import Identity
 from hub.record.port import Upload
 from hub.server.auth import Tokens
+
+_log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 UPLOAD_SECONDS = 24 * 3600.0
@@ -47,15 +60,34 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Errors of the hub as JSON with their code; security headers on everything."""
+    """Errors as JSON with their code."""
     try:
-        response = await handler(request)
+        return await handler(request)
     except HubError as error:
         status = next((number for kind, number in _STATUS.items() if isinstance(error, kind)), 400)
-        response = web.json_response({"ok": False, "error": error.to_wire()}, status=status)
-    if not response.prepared:
-        response.headers.update(HEADERS)
-    return response
+        return _error(status, error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        kind = NotFound if error.status == 404 else InvalidRequest
+        return _error(
+            error.status, kind(f"{request.method} {request.path}: {error.reason}"), error.headers.get("Allow")
+        )
+    except (ConnectionError, asyncio.CancelledError):
+        raise
+    except Exception:
+        _log.exception("%s %s", request.method, request.path)
+        return _error(500, Internal("the hub failed at this request; it is in the hub's log"))
+
+
+def _error(status: int, error: HubError, allow: str | None = None) -> web.Response:
+    headers = {"Allow": allow} if allow else None
+    return web.json_response({"ok": False, "error": error.to_wire()}, status=status, headers=headers)
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Security headers on everything."""
+    response.headers.update(HEADERS)
 
 
 class Http:
@@ -90,6 +122,8 @@ class Http:
             "agents": self._node.dispatch.agents,
         }
         try:
+            if self._node.degraded:
+                raise Unavailable("the record is away")
             body["record"]["ping_ms"] = round(await self._node.record.ping() * 1000, 3)
         except Unavailable as error:
             body |= {"status": "degraded", "reason": error.message}
@@ -100,7 +134,7 @@ class Http:
         identity = self._identity(request)
         if identity.role is Role.VIEWER:
             raise Forbidden("viewers cannot upload")
-        name = clean_text(request.query.get("name", "")).rsplit("/", 1)[-1].rsplit("\\", 1)[-1][:200]
+        name = _file_name(request.query.get("name", ""))
         if not name:
             raise InvalidRequest("an upload names its file: /api/v1/uploads?name=FILE")
         limit = self._node.settings.upload_bytes
@@ -133,16 +167,21 @@ class Http:
             raise NotFound("no such upload; it may have expired")
         response = web.StreamResponse(
             headers={
-                **HEADERS,
                 "Content-Type": "application/octet-stream",
                 "Content-Length": str(upload.size),
                 "Content-Disposition": f"attachment; filename*=UTF-8''{quote(upload.name)}",
             }
         )
         await response.prepare(request)
-        async for chunk in self._node.record.read_upload(upload.id):
-            await response.write(chunk)
-        await response.write_eof()
+        try:
+            async for chunk in self._node.record.read_upload(upload.id):
+                await response.write(chunk)
+        except HubError as error:  # an answer is under way: that it broke off is all that can be said
+            _log.warning("download of %s broke off: %s", upload.id, error.message)
+            if request.transport is not None:
+                request.transport.abort()
+        else:
+            await response.write_eof()
         return response
 
     async def page(self, request: web.Request) -> web.StreamResponse:
@@ -157,6 +196,12 @@ class Http:
         identity = self._tokens.read(token if scheme.lower() == "bearer" else None)
         identity.check_alive(self._node.clock())
         return identity
+
+
+def _file_name(text: str) -> str:
+    """A file's name without folders and control characters, or ""."""
+    name = "".join(c for c in clean_text(text) if c.isprintable()).replace("\\", "/").rsplit("/", 1)[-1].strip()[:200]
+    return "" if name in (".", "..") else name
 
 
 def _file_handler(file: Path) -> Handler:

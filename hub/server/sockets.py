@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 from socketio.exceptions import ConnectionRefusedError as Refused
-from socketio.exceptions import TimeoutError as AckTimeout
 
-from hub.core.errors import HubError, InvalidRequest, TooLarge, Unavailable
+from hub.core.errors import HubError, Internal, InvalidRequest, Unavailable
 from hub.core.times import iso
 from hub.node.node import Node
 from hub.node.session import Session
 from hub.server.auth import Tokens
-from hub.server.engine import BAD_EVENT, TOO_LARGE, HubSocketServer, SocketOutbox
+from hub.server.engine import HubSocketServer, Reply, refusal
+from hub.server.outbox import SocketOutbox
 from hub.wire.codec import Encoded, Variant
 from hub.wire.messages import PROTOCOL_VERSION
 
@@ -24,6 +25,7 @@ ACK_SECONDS = 10.0
 BAD_TOKEN = 4500
 TOO_MANY = 4504
 RESTART = 4001
+EXPIRED = 4005
 
 
 class Sockets:
@@ -33,6 +35,7 @@ class Sockets:
         self._node = node
         self._tokens = tokens
         self._sessions: dict[str, tuple[Session, SocketOutbox]] = {}
+        self._expiry: dict[str, asyncio.TimerHandle] = {}
         self.servers = {
             "/socket.io": self._server(Variant.JSON, origins),
             "/msgpack/socket.io": self._server(Variant.MSGPACK, origins),
@@ -45,46 +48,37 @@ class Sockets:
         return len(self._sessions)
 
     def _server(self, variant: Variant, origins: list[str] | None) -> HubSocketServer:
-        server = HubSocketServer(variant, message_bytes=self._node.settings.message_bytes, origins=origins)
+        settings = self._node.settings
+        return HubSocketServer(
+            variant,
+            self,
+            message_bytes=settings.message_bytes,
+            outbox_bytes=settings.outbox_bytes,
+            origins=origins,
+        )
 
-        async def connect(sid: str, environ: dict[str, Any], auth: Any) -> None:
-            self._connect(server, sid, auth)
+    # the handler of both servers
 
-        async def connected(sid: str) -> None:
-            self._greet(sid)
-
-        async def disconnect(sid: str, reason: str) -> None:
-            self._disconnect(sid)
-
-        async def event(name: str, sid: str, *args: Any) -> dict[str, Any]:
-            return await self._event(name, sid, args)
-
-        server.on("connect", connect)
-        server.on("connected", connected)
-        server.on("disconnect", disconnect)
-        server.on("*", event)
-        return server
-
-    def _connect(self, server: HubSocketServer, sid: str, auth: Any) -> None:
+    def connect(self, server: HubSocketServer, sid: str, outbox: SocketOutbox, auth: Any) -> None:
+        """Let somebody in. Raises ConnectionRefusedError."""
         try:
             identity = self._tokens.read(auth.get("token") if isinstance(auth, dict) else None)
         except HubError as error:
-            raise Refused(error.message, {"code": BAD_TOKEN, "reason": error.message, "reconnect": False}) from None
+            raise _refused(BAD_TOKEN, error.message) from None
+        except Exception:
+            _log.exception("reading a token")
+            raise _refused(BAD_TOKEN, "the hub failed at this token; it is in the hub's log") from None
         if len(self._sessions) >= self._node.settings.connections:
-            reason = "this hub has as many connections as it takes"
-            raise Refused(reason, {"code": TOO_MANY, "reason": reason, "reconnect": False})
-        outbox = SocketOutbox(server, sid, self._node.settings.outbox_bytes)
+            raise _refused(TOO_MANY, "this hub has as many connections as it takes")
 
         async def call(event: str, payload: dict[str, Any]) -> dict[str, Any]:
-            try:
-                reply = await server.call(event, payload, to=sid, timeout=ACK_SECONDS)
-            except AckTimeout:
-                raise Unavailable(f"the worker did not acknowledge {event}") from None
+            reply = await server.request(outbox, event, payload, ACK_SECONDS)
             return reply if isinstance(reply, dict) else {"ok": True}
 
         self._sessions[sid] = (Session(self._node, identity, outbox, call), outbox)
 
-    def _greet(self, sid: str) -> None:
+    def connected(self, sid: str) -> None:
+        """Greet."""
         if sid not in self._sessions:
             return
         session, outbox = self._sessions[sid]
@@ -106,24 +100,45 @@ class Sockets:
             },
         }
         outbox.send(Encoded("hello", hello))
+        if session.identity.expires_at is not None:
+            left = max(0.0, session.identity.expires_at - self._node.clock())
+            self._expiry[sid] = asyncio.get_running_loop().call_later(left, self._expired, sid, outbox)
 
-    def _disconnect(self, sid: str) -> None:
+    def event(self, sid: str, name: str, args: list[Any], reply: Reply) -> None:
+        """Let the session answer a request."""
+        there = self._sessions.get(sid)
+        try:
+            if there is None:
+                reply(refusal(Unavailable("the connection is closing")))
+            elif len(args) > 1:
+                reply(refusal(InvalidRequest(f"{name[:60]!r} takes one object, not {len(args)} arguments")))
+            else:
+                there[0].request(name, args[0] if args else {}, reply)
+        except Exception:
+            _log.exception("request %s", name[:60])
+            reply(refusal(Internal("the hub failed at this request; it is in the hub's log")))
+
+    def disconnected(self, sid: str) -> None:
+        """A connection is gone."""
         there = self._sessions.pop(sid, None)
+        expiry = self._expiry.pop(sid, None)
+        if expiry is not None:
+            expiry.cancel()
         if there is not None:
             there[0].close()
 
-    async def _event(self, name: str, sid: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        there = self._sessions.get(sid)
-        if there is None:
-            return _refusal(Unavailable("the connection is closing"))
-        if name == TOO_LARGE:
-            limit = self._node.settings.message_bytes
-            return _refusal(TooLarge(f"the message has {args[0]:,} bytes; at most {limit:,} are taken", limit=limit))
-        if name == BAD_EVENT:
-            return _refusal(InvalidRequest("an event is a name and one object"))
-        if len(args) > 1:
-            return _refusal(InvalidRequest(f"{name[:60]!r} takes one object, not {len(args)} arguments"))
-        return await there[0].request(name, args[0] if args else {})
+    # what everybody is told
+
+    def _expired(self, sid: str, outbox: SocketOutbox) -> None:
+        """The token's time is over while its connection lives: it comes back with a new one."""
+        if self._sessions.get(sid, (None, None))[1] is outbox:
+            self._part(outbox, EXPIRED, "the token has expired", reconnect=True)
+
+    def _part(self, outbox: SocketOutbox, code: int, reason: str, *, reconnect: bool) -> None:
+        """Say why, then close: after the farewell had a moment to leave."""
+        farewell = {"code": code, "reason": reason, "reconnect": reconnect, "retry_after_ms": 500}
+        outbox.send(Encoded("hub.disconnect", farewell))
+        asyncio.get_running_loop().call_later(0.1, outbox.close)
 
     def _degraded(self, degraded: bool) -> None:
         self._tell_all(Encoded("hub.degraded", {"degraded": degraded}))
@@ -139,11 +154,12 @@ class Sockets:
 
     async def close(self) -> None:
         """Close every connection."""
-        for _, outbox in list(self._sessions.values()):
-            outbox.close()
+        for server in self.servers.values():
+            for outbox in list(server.outboxes.values()):
+                outbox.close()
         for server in self.servers.values():
             await server.shutdown()
 
 
-def _refusal(error: HubError) -> dict[str, Any]:
-    return {"ok": False, "error": error.to_wire()}
+def _refused(code: int, reason: str) -> Refused:
+    return Refused(reason, {"code": code, "reason": reason, "reconnect": False})

@@ -6,12 +6,12 @@ Two variants: the standard JSON parser (text) and the msgpack parser (bytes). An
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-import msgpack
 import msgspec
 
-_json = msgspec.json.Encoder().encode
+_json: Final = msgspec.json.Encoder().encode
+_msgpack: Final = msgspec.msgpack.Encoder().encode
 
 
 class Variant(StrEnum):
@@ -25,8 +25,7 @@ def encode_event(variant: Variant, event: str, payload: dict[str, Any]) -> str |
     """The Socket.IO packet of an event in the default namespace, without Engine.IO's own framing."""
     if variant is Variant.JSON:
         return "2" + _json([event, payload]).decode()
-    packed: bytes = msgpack.packb({"type": 2, "data": [event, payload], "nsp": "/"})
-    return packed
+    return _msgpack({"type": 2, "data": [event, payload], "nsp": "/"})
 
 
 class Encoded:
@@ -48,6 +47,7 @@ class Encoded:
             self.get(variant)
 
     def get(self, variant: Variant) -> str | bytes:
+        """The packet in a variant."""
         packet = self._by_variant.get(variant)
         if packet is None:
             packet = self._by_variant[variant] = encode_event(variant, self.event, self.payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
@@ -9,12 +10,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hub.core import requests
-from hub.core.errors import InvalidRequest, UnknownOperation, UnknownRequest, Unsupported
+from hub.core.errors import InvalidRequest, UnknownOperation, UnknownRequest, UnknownType, Unsupported
+from hub.core.log_operations import check_entry_type
+from hub.core.pointer import find, shown, split
 from hub.core.position import Position
-from hub.core.requests import AnyBody, ContextId, Create, Id, Key, RunRef
+from hub.core.requests import AgentName, AnyBody, ContextId, Create, Id, Key, RunRef, UserId
 from hub.core.values import check
 
 PROTOCOL_VERSION: Final = "1.0"
+
+_OPERATION: Final = re.compile(r"/ops/[0-9]+/op")
 
 NoticeType = Literal["info", "success", "warning", "error", "progress"]
 
@@ -31,10 +36,13 @@ class From(Struct, forbid_unknown_fields=True):
 
     @property
     def position(self) -> Position:
+        """The position as one value."""
         return Position(self.epoch, self.seq)
 
 
 class Subscribe(Asked):
+    """Follow a topic: ``contexts``, ``notices`` or ``context:<id>``. ``tail``: how many of the newest entries."""
+
     topic: Annotated[str, Meta(max_length=160)]
     from_: From | None = msgspec.field(default=None, name="from")
     deliver: Literal["snapshot", "patch"] = "snapshot"
@@ -42,14 +50,20 @@ class Subscribe(Asked):
 
 
 class Unsubscribe(Asked):
+    """Follow a topic no more."""
+
     topic: Annotated[str, Meta(max_length=160)]
 
 
 class ContextGet(Asked):
+    """A context as it is now, without following it."""
+
     context: ContextId
 
 
 class ContextsPage(Asked):
+    """A page of the contexts list, newest first."""
+
     before: str | None = None
     """The cursor that the page before gave."""
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
@@ -58,6 +72,8 @@ class ContextsPage(Asked):
 
 
 class LogPage(Asked):
+    """Older entries of a log, newest first."""
+
     context: ContextId
     log: str
     before: int
@@ -66,28 +82,37 @@ class LogPage(Asked):
 
 
 class ApplyMany(Asked):
+    """Many ``apply`` in one event."""
+
     batches: list[Any]
     """Each an ``apply``; it stands alone."""
 
 
 class Broadcast(Asked):
+    """An entry in the log of every live context that the author covers."""
+
     type: str
     heading: str = ""
     content: str = ""
     kvps: dict[str, Any] = {}
     key: Key | None = None
 
+    def __post_init__(self) -> None:
+        check_entry_type(self.type)
+
 
 class NoticePost(Asked):
-    message: str
+    """Announce something. ``display_time`` in seconds; times are ISO 8601. The same id again replaces the notice."""
+
+    message: Annotated[str, Meta(max_length=10_000)]
     type: NoticeType = "info"
     id: Id | None = None
-    title: str = ""
-    detail: str = ""
+    title: Annotated[str, Meta(max_length=500)] = ""
+    detail: Annotated[str, Meta(max_length=50_000)] = ""
     priority: int = 10
     display_time: float = 3
-    group: str = ""
-    audience: str | None = None
+    group: Annotated[str, Meta(max_length=200)] = ""
+    audience: UserId | None = None
     """A user id; None is everybody who may see the context, or everybody."""
     context: ContextId | None = None
     starts_at: str | None = None
@@ -96,11 +121,15 @@ class NoticePost(Asked):
 
 
 class NoticeClear(Asked):
+    """Take a notice back."""
+
     id: Id
     key: Key | None = None
 
 
 class NoticeRead(Asked):
+    """The user has read these notices."""
+
     ids: list[Id]
 
 
@@ -112,7 +141,9 @@ class HeldRun(Struct, forbid_unknown_fields=True):
 
 
 class AgentServe(Asked):
-    agent: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
+    """This worker takes runs of an agent, ``capacity`` at a time; 0 takes no more. ``runs``: those it still executes."""
+
+    agent: AgentName
     capacity: Annotated[int, Meta(ge=0, le=10_000)] = 1
     runs: list[HeldRun] = []
 
@@ -163,12 +194,14 @@ def parse(name: str, payload: object, new_id: Callable[[str | None], str]) -> As
         raise InvalidRequest(f"{name} takes one object")
     fields: dict[str, Any] = check(payload)
     if cls is Create:
-        id, key = fields.pop("id", None), fields.get("key")
-        fields["context"] = id if id not in (None, "") else new_id(key if isinstance(key, str) else None)
+        if "context" in fields:
+            raise InvalidRequest(f"{name}: the new context's id is given as id, not as context")
+        given, key = fields.pop("id", None), fields.get("key")
+        fields["context"] = given if given not in (None, "") else new_id(key if isinstance(key, str) else None)
     try:
         return msgspec.convert(fields, cls)
     except msgspec.ValidationError as error:
-        raise _refusal(name, str(error)) from None
+        raise _refusal(name, fields, str(error)) from None
 
 
 def to_payload(body: Asked | AnyBody) -> dict[str, Any]:
@@ -185,8 +218,17 @@ def name_of(body: AnyBody) -> str:
     return str(type(body).__struct_config__.tag)
 
 
-def _refusal(name: str, error: str) -> InvalidRequest:
-    what, _, place = error.partition(" - at `$")
+def _refusal(name: str, fields: dict[str, Any], error: str) -> InvalidRequest:
+    """What a schema's error says, with the place as a pointer; an unknown operation or type by its name."""
+    what, found, place = error.rpartition(" - at `$")
+    if not found:
+        what, place = error, ""
     place = place.rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")
-    text = f"{name}: {what}" + (f" (at {place})" if place else "")
-    return UnknownOperation(text) if place.startswith("/ops/") and place.endswith("/op") else InvalidRequest(text)
+    if name == "context.create" and place == "/context":
+        place = "/id"
+    if _OPERATION.fullmatch(place) and isinstance(operation := find(fields, split(place)), str):
+        return UnknownOperation(f"{name}: there is no operation {shown(operation)} (at {place})")
+    if place == "/type" and isinstance(kind := fields["type"], str):
+        return UnknownType(f"{name}: there is no type {shown(kind)}")
+    what = what if len(what) <= 300 else what[:300] + " ..."
+    return InvalidRequest(f"{name}: {what}" + (f" (at {place})" if place else ""))

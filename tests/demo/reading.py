@@ -4,8 +4,8 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 from hub.demo import formats, parse, questions
-from hub.demo.answers import Answer
 from hub.demo.formats import Format
+from hub.demo.selection import Answer
 from hub.demo.steps import drain
 from hub.demo.table import Table
 

@@ -45,7 +45,9 @@ def parts(rng: random.Random, state: ContextState, key: int) -> list[Part]:
         return log_add(len(log.entries), f"l{key}", "y" * rng.choice([5, 100, 12_000]), n=key)
     if kind in (6, 7) and log.entries:
         entry = rng.choice(log.entries[-3:])
-        return [{"kind": "log.append", "id": entry.id, "at": entry.units, "text": "wörter 𝄞 " * rng.choice([1, 5, 900])}]
+        return [
+            {"kind": "log.append", "id": entry.id, "at": entry.units, "text": "wörter 𝄞 " * rng.choice([1, 5, 900])}
+        ]
     if kind == 8 and log.entries:
         return [{"kind": "log.update", "id": rng.choice(log.entries).id, "heading": f"h{key}", "kvps": {"k": key}}]
     if kind == 9 and rng.random() < 0.2:
@@ -66,6 +68,11 @@ def parts(rng: random.Random, state: ContextState, key: int) -> list[Part]:
     if kind == 13 and rng.random() < 0.1:
         return put(f"/{hash}", {"fresh": key, "list": {"list": []}})
     return [
-        {"kind": "key", "key": f"w{rng.randrange(3)}/{key}", "digest": f"d{key}", "result": {"seq": key, "pad": "p" * 150}},
+        {
+            "kind": "key",
+            "key": f"w{rng.randrange(3)}/{key}",
+            "digest": f"d{key}",
+            "result": {"seq": key, "pad": "p" * 150},
+        },
         {"kind": "key", "key": f"free text {key}", "digest": f"d{key}", "result": {}},
     ]

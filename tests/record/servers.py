@@ -43,7 +43,7 @@ def _wait_until_up(path: Path, process: subprocess.Popen[bytes], log: Path) -> N
             try:
                 client.connect(str(path))
                 client.sendall(b"PING\r\n")
-                if client.recv(16).startswith(b"+PONG"):
+                if client.recv(16).startswith((b"+PONG", b"-NOAUTH")):
                     return
             except OSError:
                 pass

@@ -92,7 +92,9 @@ async def test_only_one_of_two_mirror_writers_from_the_same_base_wins(record: Re
     assert other.write(writer.state, 2.0) is None
 
 
-async def test_a_stream_is_trimmed_only_past_what_every_field_has(redis_record: RedisRecord, connection: Connection) -> None:
+async def test_a_stream_is_trimmed_only_past_what_every_field_has(
+    redis_record: RedisRecord, connection: Connection
+) -> None:
     writer, mirror = Writer(), MirrorState()
     big = "x" * 400_000
     for number, part in enumerate([None, *(put("/state/n", n) for n in range(2600))]):
@@ -152,18 +154,22 @@ async def test_loading_while_the_hashes_move(redis_record: RedisRecord) -> None:
     assert moves >= 2
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x92\x01", b"\x92\x02\x90", b"\x92\x01\xc4\x01x", b"\x80\x04\x95.", b"\x92\x01\x91\x01"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x92\x01", b"\x92\x02\x90", b"\x92\x01\xc4\x01x", b"\x80\x04\x95.", b"\x92\x01\x91\x01"]
+)
 async def test_hostile_bytes_are_a_typed_error(redis_record: RedisRecord, connection: Connection, raw: bytes) -> None:
     writer = Writer()
     await writer.create(redis_record)
     await connection.run("XADD", "hub:ctx:{ctx1}:changes", "2-0", "id", "x", "before", writer.tip, "changes", raw)
-    with pytest.raises(Internal, match="damaged|not a packed value|not a list of changes"):
+    with pytest.raises(Internal, match=r"damaged|not a packed value|not a list of changes"):
         await redis_record.load("ctx1")
     result = (await redis_record.append([Writer().append(put("/state/a", 1))]))[0]
     assert result.outcome is Outcome.EXISTS or result.error is not None
 
 
-async def test_a_missing_piece_of_the_stream_is_an_error_not_a_guess(redis_record: RedisRecord, connection: Connection) -> None:
+async def test_a_missing_piece_of_the_stream_is_an_error_not_a_guess(
+    redis_record: RedisRecord, connection: Connection
+) -> None:
     writer = Writer()
     await writer.create(redis_record)
     for n in range(4):

@@ -59,7 +59,9 @@ class Writer:
         """The next append, not sent yet."""
         positions = (self.position.after(n) for n in itertools.count(1))
         entry = RecordEntry(
-            id or f"e{next(_ids)}", self.tip, [Change(at, list(parts)) for at, parts in zip(positions, changes, strict=False)]
+            id or f"e{next(_ids)}",
+            self.tip,
+            [Change(at, list(parts)) for at, parts in zip(positions, changes, strict=False)],
         )
         self.last = Append(self.context, self.position, entry, **options)
         return self.last

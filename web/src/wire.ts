@@ -205,6 +205,7 @@ export interface Hello {
   readonly sub: string | null;
   readonly limits: { readonly [name: string]: number };
   readonly agents?: readonly string[];
+  readonly degraded?: boolean;
 }
 
 /** What the hub says before it ends a connection, and what a refusal at connect carries. */

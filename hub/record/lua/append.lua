@@ -1,14 +1,14 @@
 -- Append an entry to each of many contexts. Each stands alone: one's trouble is its own outcome.
 --
--- KEYS  two a context: main hash, stream of changes.
+-- KEYS  the contexts' main hashes. A context's other keys have longer names and are in the same slot.
 -- ARGV  [1] bytes that a message on a live channel may have, [2] bytes of missed entries that an answer may carry;
---       then for each context
---         epoch, last, tip     where its writer stands
---         born                 the epoch that the writer's context was made with, '' if it does not know
---         flags                c: create, r: create in place of what is there, x: the changes close the context
---         entry, new last      the entry's id and the seq of its last change
---         changes              packed; '' only compares
---         n, field, value ...  n plain fields of the main hash: '=text', or '-' to take the field away
+--       then for each context a head, a msgpack list of texts (few arguments are cheap for the hub), and the changes, packed;
+--       no changes only compare. The head:
+--         1-3  epoch, last, tip: where its writer stands
+--         4    born: the epoch that the writer's context was made with, '' if it does not know
+--         5    flags: c create, r create in place of what is there, x the changes close the context
+--         6-7  the entry's id, and the seq of its last change
+--         8-   plain fields of the main hash, each followed by '=text', or '-' to take it away
 -- Answers for each context {outcome, more, owner before, missed entries} or {'failed', reason}.
 local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
@@ -34,9 +34,9 @@ local function forget(main)
   redis.call('DEL', main)
 end
 
-local function append(main, stream, at, fields)
-  local epoch, last, tip, born, flags = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local id, new_last, changes = ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+local function append(main, head, changes)
+  local stream = main .. ':changes'
+  local epoch, last, tip, born, flags, id, new_last = unpack(head, 1, 7)
   local there = redis.call('HMGET', main, 'epoch', 'last', 'tip', 'born', 'closed', 'user_id')
   local owner = there[6] or ''
   if string.find(flags, 'c') then
@@ -76,12 +76,12 @@ local function append(main, stream, at, fields)
   else
     redis.call('HSET', main, 'last', new_last, 'tip', id)
   end
-  for i = at + 9, at + 8 + 2 * fields, 2 do
-    local value = ARGV[i + 1]
+  for i = 8, #head, 2 do
+    local value = head[i + 1]
     if string.sub(value, 1, 1) == '=' then
-      redis.call('HSET', main, ARGV[i], string.sub(value, 2))
+      redis.call('HSET', main, head[i], string.sub(value, 2))
     else
-      redis.call('HDEL', main, ARGV[i])
+      redis.call('HDEL', main, head[i])
     end
   end
   -- A message that is too large for the subscribers' buffers would end their connections; they read the stream instead.
@@ -93,14 +93,12 @@ local function append(main, stream, at, fields)
   return {'appended', 0, owner, {}}
 end
 
-local answers, at = {}, 3
-for i = 1, #KEYS, 2 do
-  local fields = tonumber(ARGV[at + 8])
-  local fine, answer = pcall(append, KEYS[i], KEYS[i + 1], at, fields)
+local answers = {}
+for i = 1, #KEYS do
+  local fine, answer = pcall(append, KEYS[i], cmsgpack.unpack(ARGV[2 * i + 1]), ARGV[2 * i + 2])
   if not fine then
     answer = {'failed', type(answer) == 'table' and answer.err or tostring(answer)}
   end
-  answers[#answers + 1] = answer
-  at = at + 9 + 2 * fields
+  answers[i] = answer
 end
 return answers

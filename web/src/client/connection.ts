@@ -99,7 +99,7 @@ export class Connection {
     switch (name) {
       case "hello":
         this.#backoff.reset();
-        this.handlers.degraded(null);
+        this.handlers.degraded(degradedReason({ degraded: (payload as Hello).degraded ?? false }));
         return this.handlers.hello(payload as Hello);
       case "hub.disconnect":
         this.#farewell = payload as Farewell;

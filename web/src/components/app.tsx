@@ -18,7 +18,7 @@ const PANEL_KEY = "session-hub.panel";
 
 export function AppView({ app, onToken }: { app: App; onToken: (text: string) => void }) {
   const link = app.link.value;
-  if (link.kind === "refused") return <TokenPage reason={link.reason} onToken={onToken} />;
+  if (link.kind === "refused") return <TokenPage refusal={link} onToken={onToken} />;
   return <AppContext.Provider value={app}><Layout app={app} /></AppContext.Provider>;
 }
 

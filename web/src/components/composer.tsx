@@ -10,6 +10,8 @@ import { memo } from "./memo";
 
 /** A pasted text longer than this becomes a file. */
 const LONG_PASTE = 64 * 1024;
+/** On a keyboard of glass Enter makes a new line: there is no Shift+Enter, and the button is near. */
+const TOUCH = "(hover: none) and (pointer: coarse)";
 
 interface ComposerProps {
   draft: Draft;
@@ -73,11 +75,11 @@ export function Composer({ draft, placeholder, disabled = false, autofocus = fal
       }}>
       {dragging.value > 0 && <div class="drop-hint" aria-hidden="true"><Icon name="attach" /> Drop files here</div>}
       {files.length > 0 && <ul class="draft-files">{files.map((file) => <DraftFileChip key={file.key} file={file} draft={draft} />)}</ul>}
-      <textarea ref={area} rows={1} value={text} placeholder={placeholder} aria-label="Message" disabled={disabled} enterkeyhint="send"
+      <textarea ref={area} rows={1} value={text} placeholder={placeholder} aria-label="Message" disabled={disabled}
         onInput={(event) => { draft.text.value = event.currentTarget.value; }}
         onPaste={onPaste}
         onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia(TOUCH).matches) return;
           event.preventDefault();
           send();
         }} />

@@ -93,6 +93,7 @@ export class LogWindow {
 
   #follow(following: boolean): void {
     if (this.following.value === following) return;
+    this.log.atEnd = following;
     batch(() => {
       this.following.value = following;
       this.#newestSeen.value = this.log.newest.value;

@@ -1,5 +1,5 @@
 /** The log of a session. See log-window.ts for what of it is on the page. */
-import { useSignalEffect } from "@preact/signals";
+import { untracked, useSignalEffect } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Cell, LogModel } from "../models/log";
@@ -16,7 +16,7 @@ export function LogView({ log, children }: { log: LogModel; children?: Component
   useLayoutEffect(() => view.attach(scroller.current as HTMLElement, content.current as HTMLElement), [view]);
   useSignalEffect(() => {
     void log.structure.value;
-    view.update();
+    untracked(() => view.update());
   });
   useLayoutEffect(() => view.rendered());
 

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { App } from "../models/app";
 import { startClock } from "../models/clock";
-import { forgetToken, saveToken, takeToken, tokenInText } from "../models/token";
+import { saveToken, takeToken, tokenInText } from "../models/token";
 import { AppView } from "./app";
 import { TokenPage } from "./token-page";
 
@@ -28,10 +28,9 @@ export function mount(root: HTMLElement): Mounted {
   const stopClock = startClock();
   const token = takeToken();
   if (token) app.value = new App(token);
-  else forgetToken();
 
   function Root() {
-    return app.value ? <AppView app={app.value} onToken={enter} /> : <TokenPage reason={null} onToken={enter} />;
+    return app.value ? <AppView app={app.value} onToken={enter} /> : <TokenPage refusal={null} onToken={enter} />;
   }
   render(<Root />, root);
   return {

@@ -1,5 +1,6 @@
 /** What the user has said and the agent has not taken yet: queued at the hub, or still on the way there. */
 import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import type { PendingMessage } from "../models/outbox";
 import type { SessionModel } from "../models/session";
 import type { QueueItem } from "../wire";
@@ -44,6 +45,29 @@ const PendingBubble = memo(function PendingBubble({ message }: { message: Pendin
   );
 });
 
+/** A message that nobody takes for so long, in milliseconds, is worth a word. */
+const UNTAKEN = 6_000;
+
+/** Why the first message still waits, if it waits for long. */
+function Untaken({ session, first }: { session: SessionModel; first: string }) {
+  const long = useSignal(false);
+  const idle = !session.running.value;
+  useEffect(() => {
+    long.value = false;
+    if (!idle) return;
+    const timer = setTimeout(() => { long.value = true; }, UNTAKEN);
+    return () => clearTimeout(timer);
+  }, [first, idle]);
+  if (!idle || !long.value) return null;
+  const agent = session.document.value?.agent;
+  return (
+    <p class="untaken" role="status">
+      {session.paused.value ? "The session is paused." : agent
+        ? <>No agent has taken it yet. Is <code>{agent}</code> running?</> : "This session has no agent; the messages are kept."}
+    </p>
+  );
+}
+
 export function Queue({ session }: { session: SessionModel }) {
   const items = session.queue.value ?? [];
   if (items.length === 0) return null;
@@ -57,6 +81,7 @@ export function Queue({ session }: { session: SessionModel }) {
           </button>
         )}
       </header>
+      <Untaken session={session} first={items[0]?.id ?? ""} />
       <ol>{items.map((item, at) => <QueueRow key={item.id} item={item} first={at === 0} session={session} />)}</ol>
     </section>
   );

@@ -48,12 +48,16 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
       <label class="search">
         <Icon name="search" size={16} />
         <input type="search" placeholder="Find a session" aria-label="Find a session" value={sessions.filter.value}
-          onInput={(event) => { sessions.filter.value = event.currentTarget.value; limit.value = STEP; }} />
+          onInput={(event) => {
+            limit.value = STEP;
+            list.current?.scrollTo(0, 0);
+            void sessions.search(event.currentTarget.value);
+          }} />
       </label>
       <section class="session-list" ref={list} onScroll={onScroll} aria-label="List of sessions">
         {!sessions.loaded.value && <SidebarWaiting />}
         {sessions.loaded.value && rows.length === 0 && (
-          <p class="empty">{sessions.filter.value ? "Nothing matches." : "No sessions yet."}</p>
+          <p class="empty">{sessions.filter.value === "" ? "No sessions yet." : sessions.more.value === "loading" ? "Searching…" : "Nothing matches."}</p>
         )}
         <ul>{rows.slice(0, limit.value).map((row) => <SessionRow key={row.id} row={row} open={row.id === open} onOpen={onClose} />)}</ul>
         {sessions.more.value === "loading" && <p class="empty"><span class="spinner" /></p>}

@@ -1,15 +1,35 @@
-/** Shown without a token, and when the hub refused the one there is. */
+/** Shown without a token, and when the hub refused this client for good. */
 import { useRef } from "preact/hooks";
 import { Logo } from "./icons";
 
-export function TokenPage({ reason, onToken }: { reason: string | null; onToken: (text: string) => void }) {
+export interface Refusal { readonly code: number; readonly reason: string }
+
+/** The hub's codes that say that another token may do: bad token, not allowed. */
+const TOKEN_CODES = new Set([4500, 4507]);
+
+interface TokenPageProps { refusal: Refusal | null; onToken: (text: string) => void }
+
+export function TokenPage({ refusal, onToken }: TokenPageProps) {
   const input = useRef<HTMLInputElement>(null);
+  if (refusal !== null && !TOKEN_CODES.has(refusal.code)) {
+    return (
+      <main class="token-page">
+        <section class="card" aria-labelledby="token-title">
+          <Logo size={44} />
+          <h1 id="token-title">The hub ended this connection</h1>
+          <p class="bad-text" role="alert">{refusal.reason}</p>
+          <p>The page does not try again by itself. Nothing that the hub has answered is lost.</p>
+          <button type="button" class="button primary" onClick={() => location.reload()}>Try again</button>
+        </section>
+      </main>
+    );
+  }
   return (
     <main class="token-page">
       <section class="card" aria-labelledby="token-title">
         <Logo size={44} />
-        <h1 id="token-title">{reason === null ? "A token is needed" : "The hub refused this token"}</h1>
-        {reason !== null && <p class="bad-text" role="alert">{reason}</p>}
+        <h1 id="token-title">{refusal === null ? "A token is needed" : "The hub refused this token"}</h1>
+        {refusal !== null && <p class="bad-text" role="alert">{refusal.reason}</p>}
         <p>
           Open the address that <code>session-hub serve</code> printed when it started. It ends in <code>#token=…</code>. Or paste that
           address, or the token alone, here. The operator's token is also in the file <code>token</code> in the hub's data folder.

@@ -19,8 +19,10 @@ export interface Cell {
 
 export type OlderState = "none" | "idle" | "loading" | "failed";
 
-/** More entries than these are let go at the old end; they can be paged in again. */
+/** More entries than these are let go at the old end while the reader is at the new one; they can be paged in again. */
 const KEEP = 20_000;
+/** While the reader looks further up, so many are kept; then paging in ends. */
+const KEEP_AWAY = 60_000;
 const PAGE = 50;
 
 export class LogModel {
@@ -28,6 +30,8 @@ export class LogModel {
   readonly older = signal<OlderState>("none");
   /** `no` of the newest entry, -1 in an empty log. */
   readonly newest = signal(-1);
+  /** The reader is at the new end. */
+  atEnd = true;
   #cells: Cell[] = [];
   #first = 0;
   #replica: Replica | null = null;
@@ -65,6 +69,7 @@ export class LogModel {
   /** Page in older entries. Concurrent calls are one. */
   async loadOlder(): Promise<void> {
     if (this.older.value !== "idle" && this.older.value !== "failed") return;
+    if (this.#cells.length + PAGE > KEEP_AWAY) return;
     this.older.value = "loading";
     try {
       await this.page(PAGE);
@@ -83,7 +88,7 @@ export class LogModel {
     if (!replica) return;
     for (const listener of this.#listeners) listener();
     batch(() => {
-      replica.trim(KEEP);
+      replica.trim(this.atEnd ? KEEP : KEEP_AWAY);
       const moved = this.#rebuild ? this.#rebuildFrom(replica) : this.#extendTo(replica);
       for (const id of this.#dirty) this.#refresh(replica, id);
       this.#dirty.clear();

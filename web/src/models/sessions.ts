@@ -6,6 +6,9 @@ import { Frame } from "./frame";
 import { titleOf } from "./titles";
 
 const PAGE = 100;
+/** While the user searches, pages are larger and follow each other until so many sessions match. */
+const SEARCH_PAGE = 500;
+const ENOUGH = 50;
 
 export class SessionsModel {
   readonly filter = signal("");
@@ -42,12 +45,21 @@ export class SessionsModel {
 
   get(id: string): ContextRow | undefined { return this.#topic.rows.get(id); }
 
-  async loadMore(): Promise<void> {
+  /** Show only what has all words of `text`; sessions that are not here yet are read until enough match. */
+  async search(text: string): Promise<void> {
+    this.filter.value = text;
+    while (this.filter.peek() === text && text.trim() !== "" && this.more.value === "idle" && this.shown.value.length < ENOUGH) {
+      await this.loadMore(SEARCH_PAGE);
+      this.#flush();
+    }
+  }
+
+  async loadMore(limit = PAGE): Promise<void> {
     if (this.more.value !== "idle" && this.more.value !== "failed") return;
     this.more.value = "loading";
     const cursor = this.#next;
     try {
-      const { rows, next } = await this.client.pageContexts(cursor, PAGE);
+      const { rows, next } = await this.client.pageContexts(cursor, limit);
       if (cursor !== this.#next) return;
       this.#topic.merge(rows);
       this.#next = next ?? null;

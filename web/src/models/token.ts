@@ -34,11 +34,3 @@ export function saveToken(token: string): void {
     // Without storage the token lasts as long as the page.
   }
 }
-
-export function forgetToken(): void {
-  try {
-    localStorage.removeItem(KEY);
-  } catch {
-    // See saveToken.
-  }
-}

@@ -1,0 +1,120 @@
+"""A process that runs as long as the hub does: started again when it ends, and never left over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from types import TracebackType
+from typing import Final
+
+from hub.cli.console import say
+
+SHORTEST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 15.0
+STEADY_SECONDS: Final = 30.0
+"""A process that ran for so long is started again at once."""
+END_SECONDS: Final = 5.0
+"""How long it has to end when it is told to."""
+
+
+class Companion:
+    """A child in a session of its own, so that signals of the terminal do not reach it.
+
+    Its standard input is a pipe from here that carries nothing: the end of it, even by SIGKILL, tells the child to end
+    (``end_with_parent``).
+    """
+
+    def __init__(self, name: str, command: list[str]) -> None:
+        self.name = name
+        self._command = command
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, while there is a process."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    async def __aenter__(self) -> Companion:
+        self._keeper = asyncio.create_task(self._keep(), name=self.name)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+
+    async def _keep(self) -> None:
+        pause, loop = SHORTEST_PAUSE, asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            try:
+                code = await self._run()
+            except OSError as error:
+                say(f"{self.name} cannot be started: {error.strerror}", "yellow")
+                code = -1
+            if loop.time() - started >= STEADY_SECONDS:
+                pause = SHORTEST_PAUSE
+            say(f"{self.name} ended ({_how(code)}); it is started again in {pause:g} s", "yellow")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _run(self) -> int:
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                await asyncio.shield(_end(process))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), END_SECONDS)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"code {code}"
+
+
+def own_command(*arguments: str) -> list[str]:
+    """The command line that runs this program again."""
+    return [sys.executable, "-m", "hub", *arguments]
+
+
+def end_with_parent(task: asyncio.Task[object]) -> None:
+    """In a companion: cancel the task when the pipe from the parent ends; leave for good if that is not enough."""
+    loop = asyncio.get_running_loop()
+
+    def readable() -> None:
+        with contextlib.suppress(BlockingIOError):
+            try:
+                if os.read(0, 64):
+                    return
+            except OSError as error:
+                if isinstance(error, BlockingIOError):
+                    return
+            loop.remove_reader(0)
+            task.cancel()
+            loop.call_later(END_SECONDS, os._exit, 1)
+
+    os.set_blocking(0, False)
+    loop.add_reader(0, readable)

@@ -1,0 +1,122 @@
+"""The command ``session-hub``. What a command needs is imported when it runs, so that help and short commands are quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hub import __version__
+from hub.cli import agents, announcing, reading, serving, talking, tokens, watching
+from hub.cli.console import prepare_output, print_error
+from hub.cli.options import examples
+from hub.core.errors import HubError
+
+RUN, LOOK, TALK, OPERATE = "Run", "Look", "Talk", "Operate"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "session-hub up                              a hub with its demo agent",
+        "session-hub contexts                        the sessions of the hub that runs here",
+        "HUB_URL=http://host:8765 HUB_TOKEN=... session-hub contexts --json",
+    ),
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"session-hub {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it and end.")
+    ] = False,
+) -> None:
+    """A realtime session hub for AI agents: run one, and look after the sessions of one that runs."""
+
+
+def _add(group: str, command: object, name: str, *lines: str) -> None:
+    app.command(name, rich_help_panel=group, epilog=examples(*lines))(command)  # type: ignore[type-var]
+
+
+_add(
+    RUN,
+    serving.up,
+    "up",
+    "session-hub up",
+    "session-hub up --port 9000 --files ~/logs",
+)
+_add(
+    RUN,
+    serving.serve,
+    "serve",
+    "session-hub serve --data-dir ~/hub",
+    "session-hub serve --redis redis://127.0.0.1:6379/0",
+    "HUB_SECRET=... session-hub serve --host 0.0.0.0 --origin https://chat.example.com",
+)
+app.add_typer(agents.agent, name="agent", rich_help_panel=RUN)
+_add(
+    RUN,
+    tokens.token,
+    "token",
+    "session-hub token --sub maria --role user --ttl 8h",
+    "session-hub token --sub crawler --role agent --ctx 'crawl-*'",
+)
+_add(
+    LOOK,
+    reading.contexts,
+    "contexts",
+    "session-hub contexts --all --limit 500",
+    "session-hub contexts --json | jq -r '.contexts[] | select(.running) | .id'",
+)
+_add(LOOK, reading.show, "show", "session-hub show aB3d9XqZ", "session-hub show aB3d9XqZ --json | jq .document.output")
+_add(
+    LOOK,
+    watching.watch,
+    "watch",
+    "session-hub watch aB3d9XqZ",
+    "session-hub watch aB3d9XqZ --json --until-idle > run.jsonl",
+)
+_add(LOOK, reading.health, "health", "session-hub health", "session-hub health --json | jq .record")
+_add(TALK, talking.new, "new", "session-hub new --name 'Access logs'", "id=$(session-hub new --agent demo)")
+_add(
+    TALK,
+    talking.send,
+    "send",
+    "session-hub send aB3d9XqZ 'analyse access.log' --wait",
+    "session-hub send aB3d9XqZ --attach access.log",
+    "journalctl -n 500 | session-hub send aB3d9XqZ - --wait --json | jq .output",
+)
+_add(TALK, talking.control, "control", "session-hub control aB3d9XqZ pause", "session-hub control aB3d9XqZ stop")
+_add(TALK, talking.remove, "remove", "session-hub remove aB3d9XqZ")
+_add(
+    OPERATE,
+    announcing.broadcast,
+    "broadcast",
+    "session-hub broadcast 'The hub restarts at 18:00' --type warning",
+)
+app.add_typer(announcing.notice, name="notice", rich_help_panel=OPERATE)
+
+
+def main() -> None:
+    """The entry point. Ends with 0 if all went well, 1 if the hub or the world refused, 2 for a wrong use, 130 for Ctrl-C."""
+    prepare_output()
+    try:
+        app(prog_name="session-hub")
+    except HubError as error:
+        print_error(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Commands that run a hub: serve, up."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hub.cli.target import FOLDER, default_folder
+
+if TYPE_CHECKING:
+    from hub.cli.running import Beside
+    from hub.server.server import HubServer, Options
+
+SAMPLE_LINES = 20_000
+AGENT_SECONDS = 10.0
+"""How long the hub's address waits for the demo agent to be there."""
+
+
+class RecordKind(enum.StrEnum):
+    """Where sessions are kept."""
+
+    EMBEDDED = "embedded"
+    MEMORY = "memory"
+
+
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; others than loopback need HUB_SECRET.")]
+Port = Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0: any free one.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        "-d",
+        envvar="HUB_DATA_DIR",
+        show_envvar=True,
+        help=f"Folder for everything that is kept. By default {FOLDER} in the checkout, or here.",
+    ),
+]
+Redis = Annotated[
+    str | None,
+    typer.Option(
+        "--redis", envvar="HUB_REDIS_URL", show_envvar=True, metavar="URL", help="A Redis or Valkey instead of our own."
+    ),
+]
+Record = Annotated[
+    RecordKind, typer.Option("--record", help="embedded: a Valkey of its own; memory: nothing outlives the hub.")
+]
+Origins = Annotated[
+    list[str] | None,
+    typer.Option("--origin", metavar="URL", help="A web origin that may use the hub; may be given again."),
+]
+App = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:FUNCTION", help="Called with the hub, to set up agents inside it."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to standard error.")]
+
+
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    data_dir: Folder = None,
+    redis: Redis = None,
+    record: Record = RecordKind.EMBEDDED,
+    origin: Origins = None,
+    app: App = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run a hub, without agents. Prints the address of its page; the operator's token is also in DATA-DIR/token.
+
+    Bounds are set by environment variables, such as HUB_UPLOAD_BYTES or HUB_LIMITS_CONTENT.
+    """
+    _run(_options(host, port, data_dir, redis, record, origin), app, [], verbose)
+
+
+def up(
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    data_dir: Folder = None,
+    redis: Redis = None,
+    record: Record = RecordKind.EMBEDDED,
+    origin: Origins = None,
+    app: App = None,
+    files: Annotated[
+        Path | None,
+        typer.Option("--files", help="Folder whose files may be named to the agent. By default DATA-DIR/files."),
+    ] = None,
+    pace: Annotated[float, typer.Option("--pace", min=0, help="Seconds that the agent pauses, to be watched.")] = 0.0,
+    verbose: Verbose = False,
+) -> None:
+    """Run a hub and the demo agent beside it, as a process of its own. scripts/run does this."""
+    options = _options(host, port, data_dir, redis, record, origin)
+    _run(
+        options,
+        app,
+        [_with_demo_agent(options.data_dir, files.expanduser().absolute() if files else None, pace)],
+        verbose,
+    )
+
+
+def _options(
+    host: str, port: int, data_dir: Path | None, redis: str | None, record: RecordKind, origins: list[str] | None
+) -> Options:
+    from hub.cli.console import say
+    from hub.cli.settings import settings_from
+    from hub.server.server import Options
+
+    return Options(
+        host=host,
+        port=port,
+        data_dir=(data_dir or default_folder()).expanduser().absolute(),
+        record=str(record),
+        redis=None if record is RecordKind.MEMORY else redis or None,
+        origins=origins or None,
+        settings=settings_from(),
+        progress=say,
+    )
+
+
+def _run(options: Options, app: str | None, beside: list[Beside], verbose: bool) -> None:
+    from hub.cli.running import load_app, run_hub, run_loop, set_up_logging
+
+    set_up_logging(verbose)
+    if app is not None:
+        beside = [_with_app(app, load_app(app)), *beside]
+    run_loop(run_hub(options, beside))
+
+
+def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside:
+    @asynccontextmanager
+    async def beside(hub: HubServer) -> AsyncIterator[None]:
+        import asyncio
+
+        from hub.cli.companion import Companion, own_command
+        from hub.cli.console import say
+
+        named = files if files is not None else await asyncio.to_thread(_sample_folder, folder)
+        command = own_command("agent", "demo", "--data-dir", str(folder), "--files", str(named), "--end-with-stdin")
+        async with Companion("the demo agent", [*command, "--pace", str(pace)]):
+            for _ in range(int(AGENT_SECONDS / 0.02)):
+                if hub.node.dispatch.agents:
+                    break
+                await asyncio.sleep(0.02)
+            else:
+                say("The demo agent is not there yet; messages wait until it comes.", "yellow")
+            yield
+
+    return beside
+
+
+def _sample_folder(folder: Path) -> Path:
+    """The folder that the demo agent may read by default; there is a sample in it, to begin with."""
+    from hub.core.errors import StartError
+    from hub.demo.sample import write_sample
+
+    files = folder / "files"
+    try:
+        if not files.exists():
+            files.mkdir(mode=0o700)
+            write_sample(files / "access.log", SAMPLE_LINES)
+    except OSError as error:
+        raise StartError(f"cannot write into {files}: {error.strerror}") from error
+    return files
+
+
+def _with_app(name: str, setup: Any) -> Beside:
+    """Agent code inside the hub: contexts of this process go through its node. A coroutine function runs as long as the hub.
+
+    ``setup`` gets the HubServer, which has ``url``, ``token`` and ``node``. Raises StartError if it fails at once.
+    """
+
+    @asynccontextmanager
+    async def beside(hub: HubServer) -> AsyncIterator[None]:
+        import asyncio
+        import inspect
+        import logging
+
+        from hub.agent.registry import current_registry
+        from hub.core.errors import StartError
+        from hub.node.inprocess import NodeLink
+
+        log = logging.getLogger("hub.app")
+        unbind = current_registry().bind(NodeLink(hub.node))
+        task: asyncio.Future[Any] | None = None
+        try:
+            try:
+                result = setup(hub)
+            except Exception as error:
+                log.exception("%s", name)
+                raise StartError(f"--app {name} failed: {type(error).__name__}: {error}") from error
+            if inspect.isawaitable(result):
+                task = asyncio.ensure_future(result)
+                task.add_done_callback(lambda done: _tell_failure(log, name, done))
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task}, timeout=5.0)
+            unbind()
+
+    return beside
+
+
+def _tell_failure(log: Any, name: str, done: Any) -> None:
+    if not done.cancelled() and done.exception() is not None:
+        log.error("%s ended with an error", name, exc_info=done.exception())

@@ -1,0 +1,204 @@
+"""Commands that talk to sessions: new, send, control, remove."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hub.cli import options
+from hub.cli.console import out, print_json, say
+from hub.cli.options import Context, DataDir, Json, Token, Url
+from hub.cli.target import Target, find_target
+from hub.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hub.cli.follow import Follower
+
+
+class Action(enum.StrEnum):
+    """What people ask of a run."""
+
+    STOP = "stop"
+    PAUSE = "pause"
+    RESUME = "resume"
+    NUDGE = "nudge"
+    RESET = "reset"
+
+
+class ContextKind(enum.StrEnum):
+    """What a session is for."""
+
+    USER = "user"
+    TASK = "task"
+    BACKGROUND = "background"
+
+
+def new(
+    name: Annotated[str, typer.Option("--name", help="A name for people.")] = "",
+    agent: Annotated[str | None, typer.Option("--agent", help="Who answers; by default the hub's own choice.")] = None,
+    id: Annotated[str | None, typer.Option("--id", help="The session's id; by default the hub makes one.")] = None,
+    type: Annotated[ContextKind, typer.Option("--type", help="What it is for.")] = ContextKind.USER,
+    url: Url = None,
+    token: Token = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Open a session and print its id.
+
+    JSON: {"id", "epoch", "seq", "versions"}.
+    """
+    from hub.cli.client import change
+
+    wanted: dict[str, Any] = {"type": str(type)}
+    wanted |= {key: value for key, value in (("name", name), ("agent", agent), ("id", id)) if value}
+    reply = options.run(change(find_target(url, token, data_dir), "context.create", wanted))
+    if json:
+        print_json(reply)
+    else:
+        print(reply["id"])
+
+
+def send(
+    context: Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - reads it from standard input.")] = "",
+    attach: Annotated[
+        list[Path] | None, typer.Option("--attach", "-a", help="A file to go along; may be given again.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Show the answer, and wait for its end.")] = False,
+    url: Url = None,
+    token: Token = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Send a message to a session's agent.
+
+    JSON: {"id", "epoch", "seq", ...}; with --wait {"id", "run": {...}, "entries": [...], "output": {...}} at the end.
+    With --wait the command ends with 1 if the run did not finish.
+    """
+    target = find_target(url, token, data_dir)
+    if text == "-":
+        text = sys.stdin.read()
+    files = [(path.name, _read(path)) for path in attach or []]
+    result = options.run(_send(target, context, text, files, wait, json))
+    if json:
+        print_json(result)
+    elif not wait:
+        say(f"sent ({result['id']}); 'session-hub watch {context}' shows what becomes of it")
+    if wait and (result["run"] or {}).get("status") != "finished":
+        raise typer.Exit(1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
+
+
+async def _send(
+    target: Target, context: str, text: str, files: list[tuple[str, bytes]], wait: bool, quiet: bool
+) -> dict[str, Any]:
+    from hub.cli.client import change, upload
+
+    attachments = [{"id": (await upload(target, name, data))["id"]} for name, data in files]
+    message: dict[str, Any] = {"context": context, "text": text}
+    if attachments:
+        message["attachments"] = attachments
+    if not wait:
+        return await change(target, "message", message)
+    from hub.cli.follow import Begun, Closed, Follower
+
+    follower = Follower(target, context, tail=0)
+    async with aclosing(follower.happenings()) as happenings:
+        first = await anext(happenings)  # from here on nothing of the answer is missed
+        assert isinstance(first, Begun)
+        log, start = first.document["log"]["id"], first.document["log"]["length"]
+        answer = _Answer(follower, (await change(target, "message", message))["id"])
+        if quiet:
+            async for happened in happenings:
+                if answer.ended() or isinstance(happened, Closed):
+                    break
+        else:
+            from hub.cli.screen import Screen
+
+            with Screen(out(), follower, quiet_start=True) as screen:
+                screen.show(first)
+                async for happened in happenings:
+                    screen.show(happened)
+                    if answer.ended() or isinstance(happened, Closed):
+                        break
+    state = follower.state
+    from_no = start if state.log.id == log else 0
+    entries = [entry.to_json() for entry in state.log.entries if entry.no >= from_no]
+    return {"id": answer.message, "run": state.document["run"], "entries": entries, "output": state.document["output"]}
+
+
+class _Answer:
+    """Whether the run that a message started has ended."""
+
+    def __init__(self, follower: Follower, message: str) -> None:
+        self.message = message
+        self._follower = follower
+        self._run = ""
+
+    def ended(self) -> bool:
+        """To be asked after each change."""
+        document = self._follower.state.document
+        run = document["run"]
+        if run and any(item["id"] == self.message for item in run["messages"]):
+            self._run = run["id"]
+        if any(item["id"] == self.message for item in document["queue"]):
+            self._run = ""  # it waits, or waits again
+            return False
+        return bool(self._run) and (run is None or run["id"] != self._run or not document["running"])
+
+
+def control(
+    context: Context,
+    action: Annotated[Action, typer.Argument(help="What to do with the run.", show_default=False)],
+    url: Url = None,
+    token: Token = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Stop, pause or resume a session's run; nudge one that was interrupted; reset empties the log.
+
+    JSON: {"epoch", "seq", ...}.
+    """
+    from hub.cli.client import change
+
+    target = find_target(url, token, data_dir)
+    reply = options.run(change(target, "control", {"context": context, "action": str(action)}))
+    if json:
+        print_json(reply)
+    else:
+        say(f"{action}: accepted")
+
+
+def remove(
+    context: Context,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+    token: Token = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Remove a session for good: its run ends, its log and data are gone.
+
+    JSON: {"epoch", "seq", ...}.
+    """
+    from hub.cli.client import change
+
+    target = find_target(url, token, data_dir)
+    if not yes:
+        typer.confirm(f"Remove the session {context} for good?", abort=True)
+    reply = options.run(change(target, "context.remove", {"context": context}))
+    if json:
+        print_json(reply)
+    else:
+        say(f"removed {context}")

@@ -1,0 +1,75 @@
+"""The command ``token``: makes tokens with a hub's secret."""
+
+from __future__ import annotations
+
+import enum
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hub.cli.console import print_json
+from hub.cli.options import DataDir, Json
+from hub.cli.target import default_folder
+from hub.cli.text import seconds_of
+from hub.core.errors import InvalidRequest, StartError
+
+
+class RoleName(enum.StrEnum):
+    """What somebody may do at all."""
+
+    USER = "user"
+    AGENT = "agent"
+    OPERATOR = "operator"
+    VIEWER = "viewer"
+
+
+def token(
+    sub: Annotated[str, typer.Option("--sub", metavar="NAME", help="Who it is for.", show_default=False)],
+    role: Annotated[RoleName, typer.Option("--role", help="What they may do.", show_default=False)],
+    ctx: Annotated[
+        list[str] | None,
+        typer.Option("--ctx", metavar="PATTERN", help="Ids of sessions it covers, with * and ?; may be given again."),
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option("--ttl", metavar="TIME", help="How long it is good: 8h, 30d. By default for ever.")
+    ] = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Make a token for somebody. Signed with HUB_SECRET, or else with the secret of the data folder.
+
+    JSON: {"token", "sub", "role", "ctx", "ttl": seconds or null}.
+    """
+    from hub.core.requests import Role
+    from hub.server.auth import Tokens
+
+    seconds = seconds_of(ttl) if ttl else None
+    if seconds == 0:
+        raise InvalidRequest("--ttl 0: such a token has expired already")
+    patterns = tuple(ctx or ())
+    if role in (RoleName.AGENT, RoleName.VIEWER) and not patterns:
+        raise InvalidRequest(f"a token of the role {role} covers no session without --ctx; --ctx '*' covers all")
+    made = Tokens(_secret(data_dir)).make(sub, Role(role), ctx=patterns, ttl=seconds)
+    if json:
+        print_json({"token": made, "sub": sub, "role": str(role), "ctx": list(patterns), "ttl": seconds})
+    else:
+        print(made)
+
+
+def _secret(data_dir: Path | None) -> str:
+    if secret := os.environ.get("HUB_SECRET"):
+        return secret
+    file = (data_dir or default_folder()).expanduser() / "secret"
+    try:
+        secret = file.read_text().strip()
+    except FileNotFoundError:
+        secret = ""
+    except OSError as error:
+        raise StartError(f"cannot read {file}: {error.strerror}") from error
+    if not secret:
+        raise StartError(
+            f"no hub has used the data folder {file.parent} yet: start one, or set HUB_SECRET to its secret"
+        )
+    return secret

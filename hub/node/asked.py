@@ -1,0 +1,222 @@
+"""What a connection asks besides changes of one context: topics, pages, notices, broadcasts, serving an agent."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from hub.core.errors import Forbidden, InvalidRequest, LogReset, NotFound, RateLimited, Unavailable, Unsupported
+from hub.core.requests import ContextId, LogAdd, Role
+from hub.fanout.outbox import Outbox
+from hub.fanout.room import Viewer
+from hub.node.live import LiveContext
+from hub.node.node import Node
+from hub.node.rights import Identity, check_sees
+from hub.node.subscribing import subscribe_context
+from hub.node.worker import Call, SessionWorker
+from hub.wire import messages as wire
+
+
+class Asked:
+    """Answers them, and keeps what they leave behind: subscriptions and workers."""
+
+    def __init__(self, node: Node, identity: Identity, outbox: Outbox, call: Call) -> None:
+        self.node = node
+        self.identity = identity
+        self.closed = False
+        self._id = secrets.token_hex(4)
+        self._outbox = outbox
+        self._call = call
+        self._topics: set[str] = set()
+        self._workers: dict[str, SessionWorker] = {}
+        self._handlers: dict[type, Callable[[Any], Awaitable[dict[str, Any]]]] = {
+            wire.Subscribe: self._subscribe,
+            wire.Unsubscribe: self._unsubscribe,
+            wire.ContextGet: self._context_get,
+            wire.ContextsPage: self._contexts_page,
+            wire.LogPage: self._log_page,
+            wire.Broadcast: self._broadcast,
+            wire.NoticePost: self._notice_post,
+            wire.NoticeClear: self._notice_clear,
+            wire.NoticeRead: self._notice_read,
+            wire.AgentServe: self._agent_serve,
+        }
+
+    async def answer(self, body: wire.Asked) -> dict[str, Any]:
+        """The members of the answer. Raises HubError; after Unavailable the same body may be asked again."""
+        return await self._handlers[type(body)](body)
+
+    def close(self) -> None:
+        """The connection is gone: leave every topic, give up the runs."""
+        self.closed = True
+        for topic in list(self._topics):
+            self._leave(topic)
+        for worker in self._workers.values():
+            self.node.dispatch.gone(worker)
+
+    async def _open(self, id: str) -> LiveContext:
+        """A context that this identity sees. Raises NotFound, Unavailable."""
+        try:
+            live = await self.node.contexts.open(id)
+        except NotFound:
+            check_sees(self.identity, id, None)
+            raise
+        check_sees(self.identity, id, live.replica.state.document)
+        return live
+
+    # reading
+
+    @property
+    def _private(self) -> bool:
+        return self.identity.role in (Role.AGENT, Role.OPERATOR)
+
+    async def _context_get(self, body: wire.ContextGet) -> dict[str, Any]:
+        live = await self._open(body.context)
+        return live.audience.get_reply(private=self._private)
+
+    async def _contexts_page(self, body: wire.ContextsPage) -> dict[str, Any]:
+        unknown = set(body.filter) - {"type"}
+        wanted = body.filter.get("type")
+        if unknown or wanted not in (None, "all", "user", "task", "background"):
+            raise InvalidRequest("contexts.page: filter takes type: user, task, background or all")
+        types = (lambda type: type != "background") if wanted is None else (lambda type: wanted in ("all", type))
+        return await self.node.page(self.identity, body.before, body.limit, types=types)
+
+    async def _log_page(self, body: wire.LogPage) -> dict[str, Any]:
+        live = await self._open(body.context)
+        with live.replica.confirmed() as state:
+            if state.log.id != body.log:
+                raise LogReset(f"log {body.log!r} is gone; the context's log is {state.log.id!r}", log=state.log.id)
+            entries = state.log.tail(body.limit, 262_144, before=body.before)
+        return {"log_id": body.log, "entries": entries[::-1]}
+
+    # topics
+
+    async def _subscribe(self, body: wire.Subscribe) -> dict[str, Any]:
+        new = body.topic not in self._topics
+        if new and len(self._topics) >= self.node.settings.subscriptions:
+            raise RateLimited(f"a connection has at most {self.node.settings.subscriptions} subscriptions")
+        self._topics.add(body.topic)
+        try:
+            return await self._join(body)
+        except BaseException:
+            if new:
+                self._leave(body.topic)
+            raise
+
+    async def _join(self, body: wire.Subscribe) -> dict[str, Any]:
+        if body.topic == "contexts":
+            self.node.rows.join(self._outbox, self.identity)
+            return await self.node.page(self.identity, None, 100, types=lambda type: type != "background")
+        if body.topic == "notices":
+            self.node.notices.topic.join(self._outbox, self.identity)
+            return await self.node.notices.rows(self.identity)
+        kind, colon, id = body.topic.partition(":")
+        if kind != "context" or not colon:
+            raise NotFound(f"no topic {body.topic[:80]!r}: topics are contexts, notices and context:<id>")
+        try:
+            msgspec.convert(id, ContextId)
+        except msgspec.ValidationError:
+            raise NotFound(f"no context {id!r} that you may see") from None
+        viewer = Viewer(patch=body.deliver == "patch", private=self._private, sees=partial(self.identity.sees, id))
+        while True:
+            live = await self._open(id)
+            if self.closed:
+                raise Unavailable("the connection is closing")
+            current = partial(self._is_current, live)
+            reply = await subscribe_context(self.node.record, live, self._outbox, viewer, body, current)
+            if reply is not None:
+                return reply
+
+    def _is_current(self, live: LiveContext) -> bool:
+        return not self.closed and self.node.contexts.live.get(live.id) is live
+
+    async def _unsubscribe(self, body: wire.Unsubscribe) -> dict[str, Any]:
+        self._leave(body.topic)
+        return {}
+
+    def _leave(self, topic: str) -> None:
+        self._topics.discard(topic)
+        if topic == "contexts":
+            self.node.rows.leave(self._outbox, self.identity)
+        elif topic == "notices":
+            self.node.notices.topic.leave(self._outbox, self.identity)
+        elif (live := self.node.contexts.live.get(topic.partition(":")[2])) is not None:
+            live.audience.leave(self._outbox)
+
+    # the whole hub
+
+    async def _broadcast(self, body: wire.Broadcast) -> dict[str, Any]:
+        op = LogAdd(type=body.type, heading=body.heading, content=body.content, kvps=body.kvps)
+        operator = self.identity.role is Role.OPERATOR
+        count = await self.node.broadcast(
+            self.new_id(body.key), op, lambda live: operator or self.identity.covers(live.id)
+        )
+        return {"contexts": count}
+
+    async def _notice_post(self, body: wire.NoticePost) -> dict[str, Any]:
+        audience, agent = body.audience, self.identity.role is Role.AGENT
+        if agent and (body.context is None or audience is not None):
+            raise InvalidRequest("an agent's notice names a context; its user is the audience")
+        if body.context is not None:
+            live = await self._open(body.context)
+            audience = audience or live.replica.state.document["user_id"]
+        if body.id is not None and (there := self.node.notices.get(body.id)):
+            if there["source"] != ("context" if agent else "operator") or not self._may_change(there):
+                raise Forbidden(f"notice {body.id!r} is not yours to change")
+        body.id = body.id or self.new_id(body.key)  # the same if the request is tried again
+        posted = None if body.key is None else [self.new_id(body.key), _digest(body)]
+        return await self.node.notices.post(body, "context" if agent else "operator", audience, posted)
+
+    async def _notice_clear(self, body: wire.NoticeClear) -> dict[str, Any]:
+        there = self.node.notices.see(body.id, self.identity)
+        if not self._may_change(there):
+            raise Forbidden(f"notice {body.id!r} is not yours to clear")
+        await self.node.notices.drop(body.id)
+        return {}
+
+    def _may_change(self, notice: dict[str, Any]) -> bool:
+        if self.identity.role is Role.OPERATOR:
+            return True
+        return notice["source"] == "context" and self.identity.covers(notice["context"])
+
+    async def _notice_read(self, body: wire.NoticeRead) -> dict[str, Any]:
+        await self.node.notices.mark_read(self.identity, body.ids)
+        return {}
+
+    async def _agent_serve(self, body: wire.AgentServe) -> dict[str, Any]:
+        if self.identity.role is Role.AGENT and not self.identity.ctx:
+            raise Unsupported("this agent token covers no context; ask for one with ctx patterns")
+        worker = self.worker(body.agent, body.capacity)
+        lost = await self.node.dispatch.serve(worker, [(held.context, held.run) for held in body.runs])
+        if self.closed:
+            self.node.dispatch.gone(worker)
+            raise Unavailable("the connection is closing")
+        return {"worker": worker.name, "lost": lost}
+
+    def worker(self, agent: str, capacity: int) -> SessionWorker:
+        """This connection as a worker of an agent."""
+        worker = self._workers.get(agent)
+        if worker is None:
+            name = f"{self.identity.sub}/{self._id}"
+            worker = self._workers[agent] = SessionWorker(agent, name, capacity, self._covers, self._call)
+        worker.capacity = capacity
+        return worker
+
+    def _covers(self, context: str) -> bool:
+        return self.identity.role is Role.OPERATOR or self.identity.covers(context)
+
+    def new_id(self, key: str | None) -> str:
+        """An id made from author and key; a random one without a key."""
+        if key is None:
+            return secrets.token_hex(8)
+        return blake2b(f"{self.identity.sub}\0{key}".encode(), digest_size=8).hexdigest()
+
+
+def _digest(body: wire.NoticePost) -> str:
+    return blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=9).hexdigest()

@@ -1,0 +1,80 @@
+"""Agent code inside the hub: serve --app module:setup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support import HubProcess, run_command, wait_until
+
+APP = """
+import asyncio
+import threading
+from hub import AgentContext
+
+def threads(hub):
+    ctx = AgentContext(id="app", name="In the hub")
+    def write(n):
+        for i in range(50):
+            ctx.log.log("info", heading=f"thread {n}", content=str(i))
+    for n in range(8):
+        threading.Thread(target=write, args=(n,), daemon=True).start()
+
+async def lasting(hub):
+    ctx = AgentContext(id="app")
+    ctx.state["url"] = hub.url
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ctx.log.log("info", "the last word")
+
+async def failing(hub):
+    AgentContext(id="app")
+    raise ValueError("no luck")
+
+def broken(hub):
+    raise ValueError("no luck")
+"""
+
+
+def _hub(tmp_path: Path, function: str, record: str = "memory") -> HubProcess:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "agents_for_test.py").write_text(APP)
+    hub = HubProcess(tmp_path, record=record)
+    hub.options = ["--app", f"agents_for_test:{function}"]
+    return hub
+
+
+def test_threads_of_agent_code_write_in_order(tmp_path: Path) -> None:
+    with _hub(tmp_path, "threads", "embedded") as hub:
+        wait_until(lambda: hub.json("show", "app")["document"]["log"]["length"] == 400)
+        entries = hub.json("show", "app", "-n", "500")["entries"]
+        assert len(entries) == 400
+        for number in range(8):
+            mine = [entry["content"] for entry in entries if entry["heading"] == f"thread {number}"]
+            assert mine == [str(n) for n in range(50)]
+        assert hub.stop() == 0
+
+
+def test_a_coroutine_runs_as_long_as_the_hub(tmp_path: Path) -> None:
+    with _hub(tmp_path, "lasting", "embedded") as hub:
+        assert hub.json("show", "app")["document"]["state"] == {"url": hub.url}
+        assert hub.stop() == 0
+        hub.options = []
+        hub.start()
+        assert [entry["heading"] for entry in hub.json("show", "app")["entries"]] == ["the last word"]
+
+
+def test_one_that_fails_later_is_told_and_the_hub_goes_on(tmp_path: Path) -> None:
+    with _hub(tmp_path, "failing") as hub:
+        assert hub.running is not None
+        wait_until(lambda: "ValueError: no luck" in hub.running.err if hub.running else False)
+        assert hub.json("health")["status"] == "ok"
+
+
+def test_one_that_fails_at_once_is_told_and_the_hub_ends(tmp_path: Path) -> None:
+    hub = _hub(tmp_path, "broken")
+    arguments = ["--port", "0", "--data-dir", str(hub.folder), "--record", "memory", *hub.options]
+    done = run_command("serve", *arguments, cwd=tmp_path / "runs")
+    assert done.returncode == 1
+    assert re.search(r"error: --app agents_for_test:broken failed: ValueError: no luck", done.stderr)

@@ -1,0 +1,105 @@
+"""Help is quick, and every command has some, with examples."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from hub import __version__
+from hub.cli.announcing import ENTRY_TYPES, NoticeKind
+from hub.cli.main import app
+from hub.cli.talking import Action, ContextKind
+from hub.cli.tokens import RoleName
+from hub.core.requests import ContextType, EntryType, Role
+from tests.support import environment, run_command
+
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "hub.agent",
+    "hub.node",
+    "hub.record",
+    "hub.server",
+    "msgspec",
+    "redis",
+    "rich",
+    "socketio",
+)
+
+
+def _commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    command = command or typer.main.get_command(app)
+    for name, inner in getattr(command, "commands", {}).items():
+        yield (*path, name), inner
+        yield from _commands(inner, (*path, name))
+
+
+LEAVES = [(path, command) for path, command in _commands() if not getattr(command, "commands", None)]
+
+
+def test_all_commands_are_there() -> None:
+    names = {" ".join(path) for path, _ in LEAVES}
+    assert names == {
+        *(
+            "serve",
+            "up",
+            "agent demo",
+            "token",
+            "contexts",
+            "show",
+            "watch",
+            "health",
+            "new",
+            "send",
+            "control",
+            "remove",
+        ),
+        *("broadcast", "notice post", "notice list", "notice clear"),
+    }
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_every_command_has_examples_and_tells_its_json(path: tuple[str, ...], command: Any) -> None:
+    assert "Examples" in command.epilog
+    assert f"session-hub {' '.join(path)}" in command.epilog
+    assert command.help.split("\n")[0].rstrip().endswith((".", ":"))
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert ("JSON" in command.help) == ("--json" in options)
+    assert all(parameter.help for parameter in command.params if parameter.name not in ("end_with_stdin", "help"))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = f"import hub.cli.main, sys; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), timeout=30)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_help_and_version_as_a_process() -> None:
+    shown = run_command("--help")
+    assert shown.returncode == 0, shown.stderr
+    assert "session-hub up" in shown.stdout
+    assert all(len(line) <= 80 for line in shown.stdout.splitlines())
+    assert run_command("--version").stdout == f"session-hub {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["show"], ["control", "x", "explode"], ["serve", "--port", "99999"]]
+)
+def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
+    done = run_command(*arguments)
+    assert done.returncode == 2
+    assert "Usage" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_choices_are_the_hubs_own() -> None:
+    assert ENTRY_TYPES.split() == list(EntryType)
+    assert [str(role) for role in RoleName] == [str(role) for role in Role]
+    assert [str(kind) for kind in ContextKind] == [str(kind) for kind in ContextType]
+    assert set(Action) == {"stop", "pause", "resume", "nudge", "reset"}
+    assert set(NoticeKind) == {"info", "success", "warning", "error", "progress"}

@@ -1,0 +1,168 @@
+"""serve starts, tells where, refuses clearly, and ends cleanly."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hub.cli.settings import settings_from
+from hub.core.errors import StartError
+from tests.support import HubProcess, Running, alive, free_port, run_command, wait_until
+
+
+@pytest.mark.parametrize("hub_process", ["embedded", "memory"], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_starts_and_ends(hub_process: HubProcess, number: int) -> None:
+    assert hub_process.running is not None
+    printed = re.search(r"^ +(http://127\.0\.0\.1:\d+/)#token=(\S+)$", hub_process.running.out, re.MULTILINE)
+    assert printed is not None
+    assert printed[1] == f"{hub_process.url}/"
+    assert printed[2] == hub_process.token
+    assert stat.S_IMODE((hub_process.folder / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(hub_process.folder.stat().st_mode) == 0o700
+    assert run_command("contexts", "--url", printed[0].strip()).returncode == 0
+    assert hub_process.stop(number) == 0
+    assert hub_process.running.err == ""
+    assert "[not_running]" in hub_process.run("health").stderr
+
+
+def test_what_was_kept_is_there_again(hub_process: HubProcess) -> None:
+    id = hub_process.json("new", "--name", "Kept")["id"]
+    token = hub_process.token
+    for end in (hub_process.stop, hub_process.kill, hub_process.kill):
+        hub_process.json("broadcast", "again")
+        before = hub_process.json("show", id)
+        end()
+        hub_process.start()
+        assert hub_process.json("show", id) == before
+        assert hub_process.token == token
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_command("serve", "--port", str(port), "--data-dir", str(tmp_path / "d"))
+    _refused(done, rf"port {port} .* in use.*--port")
+    assert _processes_in(tmp_path) == []
+
+
+def test_a_folder_in_use_is_told(hub_process: HubProcess) -> None:
+    done = run_command("serve", "--port", "0", "--data-dir", str(hub_process.folder))
+    _refused(done, rf"in use by another hub \(pid {hub_process.pid}\).*--data-dir")
+    assert hub_process.json("health")["status"] == "ok"
+
+
+@pytest.mark.parametrize("record", ["memory", "embedded"])
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, record: str) -> None:
+    (tmp_path / "file").write_text("")
+    done = run_command("serve", "--port", "0", "--data-dir", str(tmp_path / "file" / "d"), "--record", record)
+    _refused(done, "cannot make the data folder")
+
+
+def test_a_redis_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    _refused(run_command("serve", "--port", "0", "--data-dir", str(tmp_path), "--redis", url), "HUB_REDIS_URL")
+    _refused(
+        run_command("serve", "--port", "0", "--data-dir", str(tmp_path), HUB_REDIS_URL="nonsense://"), "Redis|redis"
+    )
+
+
+@pytest.mark.redis
+def test_a_redis_of_ones_own(tmp_path: Path, redis_url: str) -> None:
+    with HubProcess(tmp_path, HUB_REDIS_URL=redis_url) as hub:
+        id = hub.json("new")["id"]
+        hub.kill()
+        hub.start()
+        assert hub.json("show", id)["document"]["id"] == id
+        assert not (hub.folder / "valkey").exists()
+        assert hub.stop() == 0
+
+
+def test_other_addresses_need_a_secret(tmp_path: Path) -> None:
+    arguments = ("serve", "--host", "0.0.0.0", "--port", "0", "--data-dir", str(tmp_path), "--record", "memory")
+    _refused(run_command(*arguments), "HUB_SECRET")
+    _refused(run_command(*arguments, HUB_SECRET="short"), "32 characters")
+    with Running(*arguments, folder=tmp_path / "run", HUB_SECRET="s" * 40) as hub:
+        hub.wait_for("#token=")
+        made = run_command("token", "--sub", "a", "--role", "operator", HUB_SECRET="s" * 40).stdout.strip()
+        url = (tmp_path / "url").read_text().strip()
+        assert run_command("contexts", "--url", url, "--token", made).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("app", "what"),
+    [("nonsense", "module:function"), ("no_such_module:setup", "no_such_module"), ("json:nothing", "no function")],
+)
+def test_an_app_that_is_not_there_is_told(app: str, what: str, tmp_path: Path) -> None:
+    _refused(run_command("serve", "--port", "0", "--data-dir", str(tmp_path / "d"), "--app", app), what)
+
+
+def test_settings_come_from_the_environment(tmp_path: Path) -> None:
+    settings = settings_from({"HUB_UPLOAD_BYTES": "10", "HUB_RUN_GRACE": "1.5", "HUB_LIMITS_NAME": "7", "HUB_URL": "x"})
+    assert (settings.upload_bytes, settings.run_grace, settings.limits.name) == (10, 1.5, 7)
+    for name, value in (
+        ("HUB_IDLE", "soon"),
+        ("HUB_CONNECTIONS", "-1"),
+        ("HUB_IDLE", "nan"),
+        ("HUB_LIMITS_NAME", "1.5"),
+    ):
+        with pytest.raises(StartError, match=name):
+            settings_from({name: value})
+    done = run_command("serve", "--port", "0", "--data-dir", str(tmp_path), HUB_IDLE="soon")
+    _refused(done, "HUB_IDLE takes a number")
+
+
+def test_a_hub_that_is_killed_leaves_no_process(hub_process: HubProcess) -> None:
+    children = _children(hub_process.pid)
+    assert children, "the embedded server has a guard"
+    hub_process.kill()
+    wait_until(lambda: not any(map(alive, children)), "the end of guard and server")
+
+
+def _refused(done: subprocess.CompletedProcess[str], pattern: str) -> None:
+    """One clear line, in time, and exit code 1."""
+    assert done.returncode == 1, done.stderr
+    assert re.search(pattern, done.stderr), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+def _children(pid: int) -> list[int]:
+    """All processes below one."""
+    found = []
+    for stat_file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat_file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            child = int(stat_file.parent.name)
+            found += [child, *_children(child)]
+    return found
+
+
+def _processes_in(folder: Path) -> list[str]:
+    """Processes whose command line names a folder."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and int(file.parent.name) != os.getpid() and alive(int(file.parent.name)):
+            found.append(line)
+    return found
+
+
+def test_being_ended_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
+    with Running("serve", "--port", "0", "--data-dir", str(tmp_path / "d"), folder=tmp_path / "run") as hub:
+        wait_until(lambda: (tmp_path / "d" / "lock").exists(), "the beginning of the start")
+        assert hub.end(signal.SIGTERM) in (0, -signal.SIGTERM)
+        wait_until(lambda: not _processes_in(tmp_path / "d"), "the end of the server")

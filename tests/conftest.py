@@ -1,0 +1,50 @@
+"""Fixtures that tests of several folders share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import HubProcess, find_browser, redis_process
+
+if TYPE_CHECKING:
+    from hub.server.server import HubServer
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[HubServer]:
+    """A hub in this process, on a free port, with a record in memory."""
+    from hub.server.server import HubServer, Options  # here, so that tests of other parts do not need it
+
+    server = HubServer(Options(port=0, data_dir=tmp_path / "hub-data", record="memory"))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+def hub_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HubProcess]:
+    """A real ``session-hub serve`` with its embedded server, which can be killed and come back.
+
+    ``@pytest.mark.parametrize("hub_process", ["memory"], indirect=True)`` for a record in memory.
+    """
+    with HubProcess(tmp_path, record=getattr(request, "param", "embedded")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> Path:
+    """The Chromium or Chrome of the browser tests."""
+    return find_browser()
+
+
+@pytest.fixture
+def redis_url(tmp_path: Path) -> Iterator[str]:
+    """A Redis of its own that is not the embedded one; only tests marked ``redis`` may ask for it."""
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with redis_process(folder) as url:
+        yield url

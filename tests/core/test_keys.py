@@ -1,0 +1,210 @@
+"""What a context remembers of the requests it applied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hub.core.changes import Key
+from hub.core.errors import KeyExpired, KeyReused
+from hub.core.keys import WRITERS, KeyTable, split_key
+from hub.core.operations import StateIncr
+from hub.core.requests import Apply, Remove
+from hub.core.work_out import work_out
+from tests.core.making import LATER, USER, ask, asked, created, do, whole
+
+
+def part(key: str, digest: str = "d") -> Key:
+    return {"kind": "key", "key": key, "digest": digest, "result": {"of": key}}
+
+
+def dumped(table: KeyTable) -> dict[str, Any]:
+    return {field: table.dump(field) for field in sorted(table.fields())}
+
+
+def filled(count: int, form: str = "w/{}") -> KeyTable:
+    table = KeyTable()
+    for n in range(1, count + 1):
+        table.apply(part(form.format(n)), n)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("key", "split"),
+    [
+        ("w/1", ("w", 1)),
+        ("a/b/0", ("a/b", 0)),
+        ("w/999999999999999", ("w", 999_999_999_999_999)),
+        ("w/1000000000000000", ("w/1000000000000000", None)),
+        ("w/01", ("w/01", None)),
+        ("w/-1", ("w/-1", None)),
+        ("w/٣", ("w/٣", None)),
+        ("w/", ("w/", None)),
+        ("/1", ("/1", None)),
+        ("1", ("1", None)),
+        ("w/1x", ("w/1x", None)),
+    ],
+)
+def test_which_keys_are_a_writers(key: str, split: tuple[str, int | None]) -> None:
+    assert split_key(key) == split
+
+
+def test_a_known_key_gets_its_first_outcome() -> None:
+    table = filled(3)
+    assert table.find("w/2", "d") == {"of": "w/2"}
+    with pytest.raises(KeyReused):
+        table.find("w/2", "another payload")
+    assert table.find("w/4", "d") is None
+    assert table.find("other", "d") is None
+
+
+def test_outcomes_of_the_last_64_are_kept() -> None:
+    table = filled(100)
+    assert table.find("w/37", "d") == {"of": "w/37"}
+    assert table.find("w/100", "d") == {"of": "w/100"}
+    for n in (1, 36):
+        with pytest.raises(KeyExpired):
+            table.find(f"w/{n}", "d")
+
+
+def test_what_is_inside_the_window_without_an_outcome_was_never_applied() -> None:
+    table = KeyTable()
+    table.apply(part("w/100"), 1)
+    assert table.find("w/37", "d") is None
+    with pytest.raises(KeyExpired):
+        table.find("w/36", "d")
+    table.apply(part("w/37"), 2)
+    assert table.find("w/37", "d") == {"of": "w/37"}
+    table.apply(part("w/101"), 3)
+    with pytest.raises(KeyExpired):
+        table.find("w/37", "d")
+
+
+def test_an_unknown_writer_may_begin_anywhere() -> None:
+    table = filled(3)
+    assert table.find("new/5000", "d") is None
+    table.apply(part("new/5000"), 4)
+    assert table.find("new/4999", "d") is None
+
+
+def test_the_last_256_writers_are_kept() -> None:
+    table = KeyTable()
+    for n in range(WRITERS):
+        table.apply(part(f"w{n}/1"), n + 1)
+    table.apply(part("w0/2"), 1_000)  # not silent any more
+    table.apply(part("late/1"), 1_001)
+    assert table.find("w0/1", "d") == {"of": "w0/1"}
+    assert table.find("w1/1", "d") is None  # as an unknown writer's
+    assert table.find("w2/1", "d") == {"of": "w2/1"}
+    assert len(table.fields()) == WRITERS
+
+
+def test_the_last_256_other_keys_are_kept() -> None:
+    table = filled(WRITERS, "some key {}")
+    table.apply(part("one more"), 1_000)
+    assert table.find("some key 1", "d") is None
+    assert table.find("some key 2", "d") == {"of": "some key 2"}
+    with pytest.raises(KeyReused):
+        table.find("one more", "e")
+    assert len(table.fields()) == WRITERS
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from("abc"), st.integers(0, 200)).map(lambda pair: f"{pair[0]}/{pair[1]}"),
+            st.integers(0, 400).map(lambda n: f"w{n}/1"),
+            st.integers(0, 400).map(lambda n: f"other {n}"),
+        ),
+        max_size=60,
+    )
+)
+def test_taking_back_is_exact_and_a_dump_is_the_table(keys: list[str]) -> None:
+    table = KeyTable()
+    for n in range(WRITERS):
+        table.apply(part(f"w{n}/1"), n)
+        table.apply(part(f"other {n}"), n)
+    stack = []
+    for seq, key in enumerate(keys, 1_000):
+        stack.append((dumped(table), table.apply(part(key), seq)))
+    loaded = KeyTable()
+    for field in sorted(table.fields(), reverse=True):
+        loaded.load(field, msgspec.msgpack.decode(msgspec.msgpack.encode(table.dump(field))))
+    assert dumped(loaded) == msgspec.json.decode(msgspec.json.encode(dumped(table)))
+    after, loaded_after = part("one more"), part("one more")
+    undo = table.apply(after, 2_000)
+    loaded.apply(loaded_after, 2_000)
+    assert sorted(table.fields()) == sorted(loaded.fields())  # the same one goes, in whatever order they were loaded
+    undo()
+    for before, take_back in reversed(stack):
+        take_back()
+        assert dumped(table) == before
+
+
+def test_a_field_that_was_loaded_ahead_stays_ahead() -> None:
+    table = KeyTable()
+    table.load("w/w", [9, [[1, "d", {"of": "w/1"}], [2, "d", {"of": "w/2"}]]])
+    table.apply(part("w/1"), 4)
+    assert table.dump("w/w") == [9, [[1, "d", {"of": "w/1"}], [2, "d", {"of": "w/2"}]]]
+
+
+def test_fields() -> None:
+    table = filled(2)
+    table.apply(part("some key"), 3)
+    assert table.fields() == ["w/w", "k/some key"]
+    assert [table.field_of(key) for key in ("w/7", "some key", "a/b/1")] == ["w/w", "k/some key", "w/a/b"]
+    assert table.dump("w/gone") is table.dump("k/gone") is None
+
+
+@pytest.mark.parametrize("value", [None, [], [1], "text", [1, [[1]]], [1, []]])
+def test_a_damaged_field(value: Any) -> None:
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        KeyTable().load("w/w", value)
+
+
+def test_a_retry_changes_nothing_and_gets_the_first_answer() -> None:
+    state = created()
+    first = do(state, StateIncr("/n"), key="w/1")
+    do(state, StateIncr("/n"), key="w/2")
+    before = whole(state)
+    again = do(state, StateIncr("/n"), key="w/1", now=LATER)
+    assert (again.duplicate, again.parts, again.position) == (True, [], None)
+    assert again.result == first.result
+    again.result["ok"] = True  # a caller's own
+    assert whole(state) == before
+    with pytest.raises(KeyReused):
+        do(state, StateIncr("/n", 2), key="w/1")
+    assert whole(state) == before
+
+
+def test_a_refused_request_leaves_its_key_free() -> None:
+    state = created(state={"n": "text"})
+    with pytest.raises(Exception, match="number"):
+        do(state, StateIncr("/n"), key="w/1")
+    assert do(state, StateIncr("/m"), key="w/1").position is not None
+
+
+def test_what_did_nothing_is_worked_out_again() -> None:
+    state = created()
+    assert do(state, key="w/1").result == {"epoch": "e1", "seq": 1}
+    assert state.keys.fields() == []
+
+
+def test_a_removal_has_its_outcome_after_the_end() -> None:
+    state = created()
+    removed = ask(state, Remove(context="c", key="w/1"), USER)
+    again = ask(state, Remove(context="c", key="w/1"), USER)
+    assert (again.duplicate, again.result) == (True, removed.result)
+
+
+def test_the_key_is_the_last_part() -> None:
+    state = created()
+    assert [item["kind"] for item in do(state, StateIncr("/n"), key="w/1").parts] == ["patch", "key"]
+    assert [item["kind"] for item in do(state, StateIncr("/n")).parts] == ["patch"]
+    request = asked(Apply(context="c", ops=[StateIncr("/n")], key="w/1"))
+    assert [item["kind"] for item in work_out(state, request, keyed=False).parts] == ["patch"]

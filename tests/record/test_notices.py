@@ -1,0 +1,55 @@
+"""Notices and read marks, on every kind of record."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.core.errors import InvalidRequest
+from hub.record.connection import Connection
+from hub.record.port import Record
+from hub.record.redis import RedisRecord
+
+
+async def test_notices_are_kept_until_they_are_dropped(record: Record) -> None:
+    assert await record.notices() == {}
+    await record.put_notice({"id": "n1", "message": "ünï", "priority": 10, "expires_at": None})
+    await record.put_notice({"id": "n2", "message": "two"})
+    await record.put_notice({"id": "n1", "message": "again"})
+    assert await record.notices() == {"n1": {"id": "n1", "message": "again"}, "n2": {"id": "n2", "message": "two"}}
+    await record.drop_notices(["n1", "unknown"])
+    await record.drop_notices([])
+    assert list(await record.notices()) == ["n2"]
+    with pytest.raises(InvalidRequest):
+        await record.put_notice({"message": "no id"})
+
+
+async def test_marks_are_per_user_and_a_new_text_is_unread(record: Record) -> None:
+    await record.put_notice({"id": "n1", "message": "one"})
+    await record.put_notice({"id": "n2", "message": "two"})
+    await record.mark_read("ann / {}", ["n1", "n2", "unknown"])
+    await record.mark_read("ann / {}", [])
+    assert await record.read_marks("ann / {}") == {"n1", "n2"}
+    assert await record.read_marks("bob") == set()
+    await record.put_notice({"id": "n1", "message": "one"})
+    assert await record.read_marks("ann / {}") == {"n2"}
+    await record.drop_notices(["n2"])
+    assert await record.read_marks("ann / {}") == set()
+
+
+async def test_marks_of_old_notices_do_not_pile_up(redis_record: RedisRecord, connection: Connection) -> None:
+    for start in range(0, 1200, 100):
+        ids = [f"n{n}" for n in range(start, start + 100)]
+        for id in ids:
+            await redis_record.put_notice({"id": id})
+        await redis_record.mark_read("ann", ids)
+        assert await redis_record.read_marks("ann") == set(ids)
+        await redis_record.drop_notices(ids)
+    assert await connection.run("HLEN", "hub:user:{ann}:notices") <= 600
+
+
+async def test_a_notice_that_somebody_else_wrote_hides_no_other(
+    redis_record: RedisRecord, connection: Connection
+) -> None:
+    await redis_record.put_notice({"id": "n1"})
+    await connection.run("HSET", "hub:notices", "bad", b"\x80\x04.")
+    assert await redis_record.notices() == {"n1": {"id": "n1"}}

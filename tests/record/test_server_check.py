@@ -1,0 +1,137 @@
+"""Which servers are refused at start, and what is said about them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hub.core.errors import StartError, Unavailable
+from hub.record.memory import MemoryRecord
+from hub.record.redis import RedisRecord
+from tests.record.servers import running, valkey_binary
+from tests.record.writer import Writer
+
+
+async def refused(url: str) -> str:
+    began = time.monotonic()
+    record = RedisRecord(url)
+    with pytest.raises(StartError) as caught:
+        await record.start()
+    assert time.monotonic() - began < 5
+    return caught.value.message
+
+
+async def test_durability_is_what_the_server_does(server: str) -> None:
+    record = RedisRecord(server)
+    await record.start()
+    assert record.durability == "aof always"
+    assert await record.ping() < 1
+    await record.close()
+    assert MemoryRecord().durability == "memory"
+
+
+@pytest.mark.parametrize(
+    ("settings", "durability"),
+    [
+        (["appendfsync everysec"], "aof everysec"),
+        (["appendonly no"], "none"),
+        (["appendonly no", "save 60 1"], "snapshots"),
+    ],
+)
+async def test_other_durabilities(settings: list[str], durability: str) -> None:
+    with running(valkey_binary(), *settings) as url:
+        record = RedisRecord(url)
+        await record.start()
+        assert record.durability == durability
+        await record.close()
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_a_policy_that_drops_keys_is_refused(policy: str) -> None:
+    with running(valkey_binary(), f"maxmemory-policy {policy}") as url:
+        assert "noeviction" in await refused(url)
+
+
+async def test_a_wrong_password_is_said_without_the_password() -> None:
+    with running(valkey_binary(), "requirepass secret") as url:
+        message = await refused(url)
+        assert "NOAUTH" in message or "uthentication" in message
+        message = await refused(url.replace("unix://", "unix://user:wrongsecret@"))
+        assert "wrongsecret" not in message
+
+
+async def test_nobody_there() -> None:
+    assert "redis://127.0.0.1:1/0" in await refused("redis://:hidden@127.0.0.1:1/0")
+    assert "hidden" not in await refused("redis://:hidden@127.0.0.1:1/0")
+    await refused("unix:///nowhere/at/all")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "", "redis://127.0.0.1:port/0"])
+def test_not_a_url(url: str) -> None:
+    with pytest.raises(StartError):
+        RedisRecord(url)
+
+
+@pytest.fixture
+async def mute() -> AsyncIterator[str]:
+    """A server that takes connections and says nothing."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(1000):
+                pass
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}/0"
+    listening.close()
+
+
+async def test_one_that_says_nothing_is_given_up_within_five_seconds(mute: str) -> None:
+    assert "answer" in await refused(mute)
+
+
+async def test_one_of_another_kind() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        await refused(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}/0")
+    finally:
+        listening.close()
+
+
+async def test_a_server_that_goes_is_unavailable_and_comes_back(server: str) -> None:
+    """Connections that the server closes while they are idle are made anew without an error."""
+    record = RedisRecord(server)
+    await record.start()
+    writer = Writer("gone")
+    await writer.create(record)
+    other = RedisRecord(server)
+    await other._connection.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert await record.end("gone") is not None
+    await record.close()
+    await other.close()
+
+
+async def test_away_is_unavailable() -> None:
+    with running(valkey_binary()) as url:
+        record = RedisRecord(url, timeout=1.0)
+        await record.start()
+        await Writer().create(record)
+    began = time.monotonic()
+    with pytest.raises(Unavailable):
+        await record.end("ctx1")
+    with pytest.raises(Unavailable):
+        await Writer().create(record)
+    with pytest.raises(Unavailable):
+        await record.take("demo", "n1", 0.1)
+    assert time.monotonic() - began < 5
+    await record.close()
