@@ -104,6 +104,10 @@ class Client:
         """The acknowledgement of an event. A tuple is sent as several arguments, None as none."""
         return await self.sio.call(name, data, timeout=seconds)
 
+    async def send(self, name: str, data: Any) -> None:
+        """Ask without waiting; the acknowledgement is kept as ``reply``."""
+        await self.sio.emit(name, data, callback=lambda reply: self._keep("reply", reply))
+
     async def ask(self, name: str, /, **payload: Any) -> dict[str, Any]:
         """The acknowledgement of a request."""
         reply: dict[str, Any] = await self.call(name, {key.rstrip("_"): value for key, value in payload.items()})
@@ -167,8 +171,7 @@ def tokens_of(server: HubServer) -> Tokens:
 @asynccontextmanager
 async def serving(folder: Path, **options: Any) -> AsyncIterator[People]:
     """A hub in this process, and people to talk to it. By default its record is in memory."""
-    options = {"record": "memory", "port": 0} | options
-    server = HubServer(Options(data_dir=folder, **options))
+    server = HubServer(Options(**{"data_dir": folder, "record": "memory", "port": 0, **options}))
     await server.start()
     try:
         async with AsyncExitStack() as stack:

@@ -70,8 +70,8 @@ class Channel:
         """What to send now: several applies in a row, or one other request. Empty while something is under way."""
         if self._in_flight or self.resting or self.over:
             return []
-        if self._state is None or not self._queue:
-            self._queue.extend(self.context.outgoing() if self._state is None else ())
+        if self._state is None:
+            self._queue.extend(self.context.outgoing())
         group: list[Request] = []
         while self._queue and len(group) < GROUP:
             request = self._queue[0]

@@ -50,12 +50,8 @@ class Connection:
         self._on_event = on_event
         self._on_up = on_up
         self._on_down = on_down
-        self._sio: socketio.AsyncClient | None = None
+        self._now: _Attempt | None = None
         self._up = False
-        self._hello: asyncio.Future[dict[str, Any]]
-        self._gone: asyncio.Future[None]
-        self._refused: dict[str, Any] = {}
-        self._farewell: dict[str, Any] = {}
         self._answers: set[asyncio.Future[dict[str, Any]]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -90,8 +86,8 @@ class Connection:
 
     async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         """A request's answer, ``ok`` included. Raises Lost."""
-        sio = self._sio
-        if sio is None or not self._up:
+        now = self._now
+        if now is None or not self._up:
             raise Lost
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers.add(answer)
@@ -101,11 +97,11 @@ class Connection:
                 answer.set_result(reply if isinstance(reply, dict) else {"ok": False, "error": {"code": "internal"}})
 
         try:
-            await sio.emit(name, payload, callback=acknowledged)
+            await now.sio.emit(name, payload, callback=acknowledged)
             return await asyncio.wait_for(answer, ANSWER)
         except TimeoutError:
             _log.warning("the hub gave no answer to %s; connecting again", name)
-            self._end()
+            now.end()
             raise Lost from None
         except (SocketIOError, ConnectionError) as error:
             raise Lost from error
@@ -133,29 +129,21 @@ class Connection:
 
     async def _attempt(self) -> HubError | None:
         """Try once. Returns why not."""
-        loop = asyncio.get_running_loop()
-        self._hello, self._gone = loop.create_future(), loop.create_future()
-        self._refused, self._farewell = {}, {}
-        sio = self._sio = socketio.AsyncClient(
-            reconnection=False,
-            serializer="msgpack",
-            handle_sigint=False,
-            http_session=self.http,
-            websocket_extra_options={"max_msg_size": 64 * 1024 * 1024},
-        )
-        sio.on("*", self._event)
-        sio.on("connect_error", self._connect_error)
-        sio.on("disconnect", self._disconnected)
+        now = self._now = _Attempt(self.http, self._on_event)
         try:
             async with asyncio.timeout(ATTEMPT):
                 auth = {"token": await self.token()}
-                await sio.connect(
-                    self.url, auth=auth, transports=["websocket"], socketio_path="msgpack/socket.io", wait_timeout=ATTEMPT
+                await now.sio.connect(
+                    self.url,
+                    auth=auth,
+                    transports=["websocket"],
+                    socketio_path="msgpack/socket.io",
+                    wait_timeout=ATTEMPT,
                 )
-                hello = await self._hello
+                hello = await now.hello
         except (SocketIOError, aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
             await self._leave()
-            return self._refusal() or Unavailable(f"no hub answers at {self.url}: {error or 'in time'}")
+            return now.refusal() or Unavailable(f"no hub answers at {self.url}: {error or 'in time'}")
         except BaseException:
             await self._leave()
             raise
@@ -165,18 +153,19 @@ class Connection:
 
     async def _stay(self) -> None:
         while True:
-            await self._gone
-            self._up = False
+            assert self._now is not None
+            await self._now.gone
+            now, self._up = self._now, False
             for answer in list(self._answers):
                 if not answer.done():
                     answer.set_exception(Lost())
             await self._leave()
-            error = self._parting()
+            error = now.parting()
             self._on_down(error)
             if error is not None:
                 return
             attempt = 0
-            await asyncio.sleep(_pause(attempt, self._farewell.get("retry_after_ms")))
+            await asyncio.sleep(_pause(attempt, now.farewell.get("retry_after_ms")))
             while (refusal := await self._attempt()) is not None:
                 if not refusal.retryable:
                     self._on_down(refusal)
@@ -185,30 +174,76 @@ class Connection:
                 await asyncio.sleep(_pause(attempt))
 
     async def _leave(self) -> None:
-        sio, self._sio = self._sio, None
+        now, self._now = self._now, None
         self._up = False
-        if sio is None:
-            return
+        if now is not None:
+            await now.close()
+
+
+class _Attempt:
+    """One connection, from the attempt to its end."""
+
+    def __init__(
+        self, http: aiohttp.ClientSession, on_event: Callable[[str, dict[str, Any]], dict[str, Any] | None]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.hello: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.gone: asyncio.Future[None] = loop.create_future()
+        self.farewell: dict[str, Any] = {}
+        self._refused: dict[str, Any] = {}
+        self._on_event = on_event
+        self.sio = socketio.AsyncClient(
+            reconnection=False,
+            serializer="msgpack",
+            handle_sigint=False,
+            http_session=http,
+            websocket_extra_options={"max_msg_size": 64 * 1024 * 1024},
+        )
+        self.sio.on("*", self._event)
+        self.sio.on("connect_error", self._connect_error)
+        self.sio.on("disconnect", self._disconnected)
+
+    def end(self) -> None:
+        """It is over."""
+        if not self.hello.done():
+            self.hello.set_exception(ConnectionError("the connection was closed"))
+            self.hello.exception()  # it counts as seen, whether or not somebody waits
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    async def close(self) -> None:
+        """Leave."""
         try:
             async with asyncio.timeout(1):
-                await sio.disconnect()
+                await self.sio.disconnect()
         except Exception:
             _log.debug("leaving the hub", exc_info=True)
+        self.end()
 
-    def _end(self) -> None:
-        if not self._gone.done():
-            self._gone.set_result(None)
+    def refusal(self) -> HubError | None:
+        """Why the hub will not have us, if it said so for good."""
+        code = self._refused.get("code")
+        if not isinstance(code, int) or code < 4500:
+            return None
+        return _for_good(code, str(self._refused.get("reason") or "refused"))
 
-    # what the library tells
+    def parting(self) -> HubError | None:
+        """Why there is no coming back, if the hub said so."""
+        code = self.farewell.get("code")
+        if not isinstance(code, int) or (code < 4500 and self.farewell.get("reconnect", True)):
+            return None
+        return _for_good(code, str(self.farewell.get("reason") or "the hub ended the connection"))
 
     def _event(self, name: str, payload: Any = None, *_: Any) -> dict[str, Any] | None:
         try:
+            if not isinstance(payload, dict):
+                return None
             if name == "hello":
-                if not self._hello.done():
-                    self._hello.set_result(payload)
+                if not self.hello.done():
+                    self.hello.set_result(payload)
             elif name == "hub.disconnect":
-                self._farewell = payload
-            elif isinstance(payload, dict):
+                self.farewell = payload
+            else:
                 return self._on_event(name, payload)
         except HubError as error:
             return {"ok": False, "error": error.to_wire()}
@@ -223,22 +258,7 @@ class Connection:
             self._refused = data if isinstance(data, dict) else reason
 
     def _disconnected(self, *_: Any) -> None:
-        if not self._hello.done():
-            self._hello.set_exception(ConnectionError("the connection was closed"))
-            self._hello.exception()
-        self._end()
-
-    def _refusal(self) -> HubError | None:
-        code = self._refused.get("code")
-        if not isinstance(code, int) or code < 4500:
-            return None
-        return _for_good(code, str(self._refused.get("reason") or self._refused.get("message") or "refused"))
-
-    def _parting(self) -> HubError | None:
-        code = self._farewell.get("code")
-        if not isinstance(code, int) or (code < 4500 and self._farewell.get("reconnect", True)):
-            return None
-        return _for_good(code, str(self._farewell.get("reason") or "the hub ended the connection"))
+        self.end()
 
 
 def _for_good(code: int, reason: str) -> HubError:

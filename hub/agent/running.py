@@ -54,7 +54,7 @@ class Running:
             active = active_run(self.writer.read().document)
         with self._tasks_lock:
             if run is not None and active is not None and active["id"] == run.id:
-                task = DeferredTask(context, work, run=run)
+                task = DeferredTask(context, work, run=run, shared=True)
                 self._tasks.add(task)
                 task.start(None, None)
                 return task
@@ -62,10 +62,17 @@ class Running:
             if before is not None and not before.stopping:
                 raise InvalidRequest("a task runs in this context already; kill_process() ends it")
             opening = None if before is not None else self.writer.ask(RunOpen(context=self.id))
-            task = self.task = DeferredTask(context, work, run=None)
+            task = self.task = DeferredTask(context, work)
             self._tasks.add(task)
             task.start(opening, before)
         return task
+
+    def take_run(self, task: DeferredTask, after: DeferredTask | None) -> None:
+        """For agents that are served: a task has the run which the hub handed over."""
+        with self._tasks_lock:
+            self.task = task
+            self._tasks.add(task)
+            task.start(None, after)
 
     def is_running(self) -> bool:
         """Whether a run is active in the context, here or anywhere else."""

@@ -11,12 +11,13 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hub.agent.current import CONTEXT_ID, set_context_data, set_run
+from hub.agent.driving import Driver
 from hub.agent.errors import RunStopped
 from hub.agent.secret import SECRETS
 from hub.core.errors import HubError, Removed, RunLost
@@ -31,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 _task: ContextVar[DeferredTask | None] = ContextVar("hub_task", default=None)
 
-IGNORED = "it did not end when it was asked to; what it still writes is refused"
+COROUTINE_GRACE: Final = 4
+IGNORED: Final = "it did not end when it was asked to; what it still writes is refused"
 
 
 def running_task() -> DeferredTask | None:
@@ -63,13 +65,25 @@ class Ended:
 
 
 class DeferredTask:
-    """A function or coroutine that runs for a context. Made by ``AgentContext.run_task``."""
+    """A function or coroutine that runs for a context. Made by ``AgentContext.run_task``.
 
-    def __init__(self, context: AgentContext, work: Callable[[], Any], *, run: RunRef | None) -> None:
+    Without a ``run`` it opens one; ``shared`` says that the run is ended by somebody else. ``loop`` is where a coroutine
+    runs, if not on a loop of its own.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        work: Callable[[], Any],
+        *,
+        run: RunRef | None = None,
+        shared: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.context = context
         self.ended: Future[None] = Future()
         """Done when the task has ended, or was given up."""
-        self.shared = run is not None
+        self.shared = shared
         """Whether the run is that of the task which started this one."""
         self._work = work
         self._run = run
@@ -78,10 +92,8 @@ class DeferredTask:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._claimed = False  # somebody says how it ended
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._main: asyncio.Task[Any] | None = None
-        self._failure: BaseException | None = None
-        self._thread: threading.Thread | None = None
+        self._driver = Driver(loop)
+        self._stopped_as: Literal["stopped", "interrupted"] = "stopped"
         self._timer: threading.Timer | None = None
         self._unwatch: Callable[[], None] = lambda: None
 
@@ -95,6 +107,11 @@ class DeferredTask:
     def stopping(self) -> bool:
         """Whether it was asked to end. A plain function looks at this, or calls ``wait_checkpoint``, now and then."""
         return self._stop.is_set()
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has come to its end, or was given up; what is left is to say so."""
+        return self._claimed
 
     def kill(self) -> Ended:
         """Ask it to end: a coroutine is cancelled, a plain function finds out at its next checkpoint or write.
@@ -121,22 +138,26 @@ class DeferredTask:
         self._opening = opening
         copied = contextvars.copy_context()
         name = f"task {self.context.id}"
-        self._thread = threading.Thread(target=copied.run, args=(self._live, after), name=name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=copied.run, args=(self._live, after), name=name, daemon=True).start()
 
-    def ask_to_stop(self) -> None:
-        """Ask it to end, and wait for nothing."""
+    def ask_to_stop(self, status: Literal["stopped", "interrupted"] = "stopped") -> None:
+        """Ask it to end as ``status``, and wait for nothing."""
         with self._lock:
-            first = not self._stop.is_set()
+            if self._stop.is_set():
+                return
+            self._stopped_as = status
             self._stop.set()
-            if first and self._loop is not None and self._main is not None:  # once: the clean-up is not to be cancelled
-                self._loop.call_soon_threadsafe(self._main.cancel)
-            if first and not self._claimed:
-                self._timer = threading.Timer(self.context.config.stop_grace, self._give_up)
+            if not self._claimed:
+                self._timer = threading.Timer(self.grace, self._give_up)
                 self._timer.daemon = True
                 self._timer.start()
-        if first:
-            self.context.writer.poke()
+        self._driver.cancel()
+        self.context.writer.poke()
+
+    @property
+    def grace(self) -> float:
+        """Seconds that it has to end when it is asked to: a coroutine, which was cancelled and cleans up, has more."""
+        return self.context.config.stop_grace * (COROUTINE_GRACE if self._driver.began else 1)
 
     def _live(self, after: DeferredTask | None) -> None:
         _task.set(self)
@@ -149,8 +170,8 @@ class DeferredTask:
         except BaseException as error:
             failure = error
         self._unwatch()
-        if self._failure is not None and not isinstance(failure, Exception):
-            failure = self._failure
+        if self._driver.failure is not None and not isinstance(failure, Exception):
+            failure = self._driver.failure
         self._end(value, failure)
 
     def _begin(self, after: DeferredTask | None) -> None:
@@ -177,31 +198,7 @@ class DeferredTask:
 
     def _call(self) -> Any:
         result = self._work()
-        return self._drive(result) if inspect.isawaitable(result) else result
-
-    def _drive(self, awaitable: Awaitable[Any]) -> Any:
-        with asyncio.Runner() as runner:
-            loop = runner.get_loop()
-            loop.set_exception_handler(self._background)
-            main = loop.create_task(awaitable if inspect.iscoroutine(awaitable) else _as_coroutine(awaitable))
-            with self._lock:
-                self._loop, self._main = loop, main
-            if self._stop.is_set():
-                main.cancel()
-            try:
-                return loop.run_until_complete(main)
-            finally:
-                with self._lock:
-                    self._loop = self._main = None
-
-    def _background(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something that the coroutine left to itself raised, and nobody took it: the run fails."""
-        loop.default_exception_handler(context)
-        error = context.get("exception")
-        if isinstance(error, Exception) and self._failure is None and not self._stop.is_set():
-            self._failure = error
-            if self._main is not None:
-                self._main.cancel()
+        return self._driver.run(result) if inspect.isawaitable(result) else result
 
     # its end
 
@@ -215,7 +212,7 @@ class DeferredTask:
     def _end(self, value: Any, failure: BaseException | None) -> None:
         if not self._claim():
             if self._run is not None and not self.shared:
-                end_run(self.context, self._run, "stopped")  # perhaps it began only after it had been given up
+                end_run(self.context, self._run, self._stopped_as)  # perhaps it began only after it had been given up
             return
         ended_by_others = isinstance(failure, (RunStopped, asyncio.CancelledError, RunLost, Removed))
         if self._run is None:  # it never began
@@ -225,7 +222,7 @@ class DeferredTask:
             end_run(self.context, self._run, "failed", failure=failure)
         elif not self.shared:
             stopped = ended_by_others or self._stop.is_set()
-            end_run(self.context, self._run, "stopped" if stopped else "finished")
+            end_run(self.context, self._run, self._stopped_as if stopped else "finished")
         self._tell(value, _told(failure))
 
     def _give_up(self) -> None:
@@ -233,7 +230,7 @@ class DeferredTask:
             return
         _log.warning("context %s: a task was stopped, but %s", self.context.id, IGNORED)
         if self._run is not None:
-            end_run(self.context, self._run, "stopped", note=f"A task was stopped, but {IGNORED}.")
+            end_run(self.context, self._run, self._stopped_as, note=f"A task was stopped, but {IGNORED}.")
         self._tell(None, RunStopped(f"the task was stopped, but {IGNORED}"))
 
     def _tell(self, value: Any, failure: BaseException | None) -> None:
@@ -252,14 +249,14 @@ def wait_for(tasks: list[DeferredTask]) -> Ended:
         asyncio.get_running_loop()
     except RuntimeError:
         if running_task() not in tasks:
-            ended.wait(max((task.context.config.stop_grace for task in tasks), default=0) + 1)
+            ended.wait(max((task.grace for task in tasks), default=0) + 1)
     return ended
 
 
 def end_run(
     context: AgentContext,
     run: RunRef,
-    status: Literal["finished", "failed", "stopped"],
+    status: Literal["finished", "failed", "stopped", "interrupted"],
     *,
     failure: BaseException | None = None,
     note: str | None = None,
@@ -294,7 +291,3 @@ def _told(failure: BaseException | None) -> BaseException | None:
     if isinstance(failure, asyncio.CancelledError):  # whoever waits was not cancelled
         return RunStopped("the task was stopped")
     return failure
-
-
-async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable

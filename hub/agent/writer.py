@@ -103,7 +103,7 @@ class Writer:
         self._waiting: deque[tuple[int, Future[None], RunRef | None]] = deque()
         self._outcomes: dict[str, Future[dict[str, Any]]] = {}
         self._failures: list[tuple[RunRef | None, HubError]] = []
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: list[Callable[[], object]] = []
         self._batches: list[Batch] = []
         self._lost = False
         self._over = False
@@ -300,7 +300,7 @@ class Writer:
         if error is not None:
             raise error
 
-    def watch(self, told: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, told: Callable[[], object]) -> Callable[[], None]:
         """Call ``told`` whenever the context may have changed, from any thread; it must be quick. Returns what ends it."""
         with self.lock:
             self._watchers.append(told)

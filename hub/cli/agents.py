@@ -67,12 +67,17 @@ async def _serve(
     from hub.cli.companion import end_with_parent
     from hub.demo.agent import run_demo
 
-    task = asyncio.ensure_future(run_demo(target.url, target.token, files, name=name, capacity=capacity, pace=pace))
+    task = asyncio.create_task(run_demo(target.url, target.token, files, name=name, capacity=capacity, pace=pace))
     loop = asyncio.get_running_loop()
+
+    def end() -> None:  # once: what is cancelled again does not finish what it has to do at its end
+        if not task.cancelling():
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, end)
     if end_with_stdin:
-        end_with_parent(task)
+        end_with_parent(end)
     else:
         say(f"The agent {name!r} serves {target.url}. Ctrl-C ends it.")
     with contextlib.suppress(asyncio.CancelledError):

@@ -1,158 +1,90 @@
-"""The command line's own connection to a hub: requests, and events in the order in which they came."""
+"""The command line's way to a hub: requests, and events in the order in which they came."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import aiohttp
-import socketio
 
+from hub.agent.connection import Connection as AgentConnection
 from hub.cli.target import NotRunning, Target, how_to_start
-from hub.core.errors import Forbidden, HubError, Internal, Unauthorized, Unavailable, error_from_wire
+from hub.core.errors import HubError, Unavailable, error_from_wire
 
 CONNECT_SECONDS: Final = 10.0
-ANSWER_SECONDS: Final = 30.0
 RETRY_SECONDS: Final = 15.0
 """How long a change is tried again while the hub is away."""
-_EVENT_BYTES: Final = 64 * 1_048_576
-_HUB_EVENTS: Final = (
-    "hello",
-    "change",
-    "snapshot",
-    "log",
-    "row",
-    "hub.lagged",
-    "hub.degraded",
-    "hub.drain",
-    "hub.disconnect",
-)
 
 
 class Event(NamedTuple):
-    """What the hub says by itself. The last of a connection is ``lost``."""
+    """What the hub says by itself; also ``down`` and ``up`` of the connection, in order with the rest."""
 
     name: str
     payload: dict[str, Any]
 
 
 class Connection:
-    """One connection, from ``connect`` until it is lost; it does not come back by itself."""
+    """A connection that comes back by itself."""
 
-    def __init__(self, socket: socketio.AsyncClient, url: str) -> None:
-        self.url = url
-        self.hello: dict[str, Any] = {}
-        """What the hub said of itself: node, role, limits."""
+    def __init__(self, target: Target) -> None:
+        self.url = target.url
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self._socket = socket
-        self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._greeted = asyncio.Event()
-        self._farewell = ""
-        self._refusal: object = None
-        # Handlers are plain functions: they run where the packet is read, so events stay in order.
-        for name in _HUB_EVENTS:
-            socket.on(name, self._handler(name))
-        socket.on("connect_error", self._refused)
-        socket.on("disconnect", self._disconnected)
+        """Bounded by the hub: who does not read is cut off by it, and resumes."""
+        self._refused: HubError | None = None
+        self._line = AgentConnection(
+            target.url, target.token, on_event=self._heard, on_up=self._came_up, on_down=self._went_down
+        )
 
-    def _handler(self, name: str) -> Any:
-        def handle(payload: Any = None) -> None:
-            body = payload if isinstance(payload, dict) else {}
-            if name == "hello":
-                self.hello = body
-                self._greeted.set()
-            elif name == "hub.disconnect":
-                self._farewell = str(body.get("reason", ""))
-            self.events.put_nowait(Event(name, body))
+    @property
+    def up(self) -> bool:
+        """Whether requests can be sent now."""
+        return self._line.up
 
-        return handle
-
-    def _refused(self, data: Any = None) -> None:
-        self._refusal = data
-
-    def _disconnected(self, reason: Any = None) -> None:
-        if not self._lost.done():
-            why = self._farewell or "the connection was lost"
-            self._lost.set_result(why)
-            self.events.put_nowait(Event("lost", {"reason": why}))
-
-    async def greet(self, token: str) -> None:
-        """Connect and wait for the hub's hello. Raises HubError."""
+    async def start(self) -> None:
+        """Connect; one attempt. Raises HubError."""
         try:
-            await self._socket.connect(
-                self.url,
-                auth={"token": token},
-                transports=["websocket"],
-                socketio_path="msgpack/socket.io",
-                wait_timeout=CONNECT_SECONDS,
-            )
-            await asyncio.wait_for(self._greeted.wait(), CONNECT_SECONDS)
-        except (socketio.exceptions.SocketIOError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._why_not(error) from error
+            await self._line.start(0)
+        except Unavailable as error:
+            raise NotRunning(f"no hub answers at {self.url}; {how_to_start()}") from error
+        except HubError:
+            raise
         except Exception as error:  # whatever answers there does not speak as a hub does
             raise NotRunning(f"what answers at {self.url} is not a hub ({type(error).__name__})") from error
 
-    def _why_not(self, error: Exception) -> HubError:
-        refusal = self._refusal if isinstance(self._refusal, dict) else {}
-        data = refusal.get("data")
-        code = data.get("code") if isinstance(data, dict) else refusal.get("code")
-        message = str(refusal.get("message") or refusal.get("reason") or "")
-        if code == 4500:
-            return Unauthorized(message or "the token is not one of this hub")
-        if isinstance(code, int):
-            return Forbidden(message) if code >= 4500 else Unavailable(message)
-        if isinstance(error, TimeoutError):
-            return Unavailable(f"the hub at {self.url} takes the connection, but does not answer")
-        return NotRunning(f"no hub answers at {self.url}; {how_to_start()}")
+    async def close(self) -> None:
+        """Leave."""
+        await self._line.close()
 
-    async def request(self, name: str, payload: dict[str, Any], *, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
+    async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         """The hub's answer. Raises the HubError that it stands for; Unavailable when the connection goes meanwhile."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def answered(*args: Any) -> None:
-            if not answer.done():
-                answer.set_result(args[0] if args else None)
-
-        try:
-            await self._socket.emit(name, payload, callback=answered)
-        except socketio.exceptions.SocketIOError:
-            raise Unavailable("the connection to the hub was lost") from None
-        await asyncio.wait({answer, self._lost}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            lost = self._lost.done()
-            answer.cancel()
-            raise Unavailable(self._lost.result() if lost else f"no answer to {name} within {timeout:g} s")
-        reply = answer.result()
-        if not isinstance(reply, dict):
-            raise Internal(f"the answer to {name} is not an object")
-        if reply.get("ok") is not True:
-            error = reply.get("error")
-            raise error_from_wire(error if isinstance(error, dict) else {"message": f"{name} was refused"})
+        if self._refused is not None:
+            raise self._refused
+        reply = await self._line.ask(name, payload)
         return {key: value for key, value in reply.items() if key != "ok"}
+
+    def _heard(self, name: str, payload: dict[str, Any]) -> None:
+        self.events.put_nowait(Event(name, payload))
+
+    def _came_up(self, hello: dict[str, Any]) -> None:
+        self.events.put_nowait(Event("up", hello))
+
+    def _went_down(self, error: HubError | None) -> None:
+        self._refused = error
+        self.events.put_nowait(Event("down", {"error": error}))
 
 
 @asynccontextmanager
 async def connect(target: Target) -> AsyncIterator[Connection]:
     """A connection to a hub, closed at the end of the block. Raises HubError if there is none."""
-    async with aiohttp.ClientSession() as http:
-        socket = socketio.AsyncClient(
-            serializer="msgpack",
-            reconnection=False,
-            handle_sigint=False,
-            http_session=http,
-            websocket_extra_options={"max_msg_size": _EVENT_BYTES},
-        )
-        connection = Connection(socket, target.url)
-        try:
-            await connection.greet(target.token)
-            yield connection
-        finally:
-            with contextlib.suppress(TimeoutError, socketio.exceptions.SocketIOError, OSError):
-                await asyncio.wait_for(socket.disconnect(), 2.0)
+    connection = Connection(target)
+    await connection.start()
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 async def ask(target: Target, name: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -168,17 +100,15 @@ async def change(target: Target, name: str, payload: dict[str, Any]) -> dict[str
     """
     payload = {**payload, "key": f"cli-{secrets.token_hex(8)}"}
     loop = asyncio.get_running_loop()
-    ends = loop.time() + RETRY_SECONDS
-    reached = False
-    while True:
-        try:
-            async with connect(target) as connection:
-                reached = True
+    async with connect(target) as connection:
+        ends = loop.time() + RETRY_SECONDS
+        while True:
+            try:
                 return await connection.request(name, payload)
-        except (NotRunning, Unavailable) as error:
-            if not reached or loop.time() >= ends:
-                raise error
-        await asyncio.sleep(0.3)
+            except Unavailable:
+                if loop.time() >= ends:
+                    raise
+            await asyncio.sleep(0.2)
 
 
 async def upload(target: Target, name: str, data: bytes) -> dict[str, Any]:

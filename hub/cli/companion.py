@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -100,21 +101,21 @@ def own_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "hub", *arguments]
 
 
-def end_with_parent(task: asyncio.Task[object]) -> None:
-    """In a companion: cancel the task when the pipe from the parent ends; leave for good if that is not enough."""
+def end_with_parent(end: Callable[[], object]) -> None:
+    """In a companion: call ``end`` when the pipe from the parent ends; leave for good if that is not enough."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
-        with contextlib.suppress(BlockingIOError):
-            try:
-                if os.read(0, 64):
-                    return
-            except OSError as error:
-                if isinstance(error, BlockingIOError):
-                    return
-            loop.remove_reader(0)
-            task.cancel()
-            loop.call_later(END_SECONDS, os._exit, 1)
+        try:
+            if os.read(0, 64):
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        loop.remove_reader(0)
+        end()
+        loop.call_later(END_SECONDS, os._exit, 1)
 
     os.set_blocking(0, False)
     loop.add_reader(0, readable)

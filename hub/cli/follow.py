@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hub.cli.client import Connection, connect
-from hub.cli.target import NotRunning, Target
+from hub.cli.client import Connection, Event, connect
+from hub.cli.target import Target
 from hub.core.changes import Change, Entry
-from hub.core.errors import HubError, Internal, NotFound, RateLimited, Unavailable
+from hub.core.errors import HubError, Internal, NotFound, Overloaded, RateLimited, Unavailable
 from hub.core.position import Position
 from hub.core.state import ContextState, DoesNotFit
 
 MOST_PAGED: Final = 5_000
 """Entries that are fetched to close a gap; of a longer one the newest."""
 _PAGE: Final = 200
+_RETRY_SECONDS: Final = 0.3
 _MOST_RESYNCS: Final = 5
 """Resyncs without a change that fits in between; more mean that it will never fit."""
 
@@ -83,53 +83,58 @@ class Follower:
 
     async def happenings(self) -> AsyncGenerator[Happened, None]:
         """What happens, in order, until the context ends. Raises HubError if it cannot be followed at all."""
-        attempt, online = 0, False
-        while True:
-            try:
-                async with connect(self.target) as connection:
-                    if self._seen is not None:
-                        yield Online()
-                    online, attempt = True, 0
-                    async for happened in self._connected(connection):
-                        yield happened
-                        if isinstance(happened, Closed):
-                            return
-            except NotFound:
-                if self._seen is None:
-                    raise
-                yield Closed("removed")
-                return
-            except (NotRunning, Unavailable, RateLimited) as error:
-                if self._seen is None:
-                    raise
-                if online:
-                    yield Offline(error.message)
-                online = False
-            attempt += 1
-            await asyncio.sleep(min(0.1 * 2 ** min(attempt, 6), 5.0) * random.uniform(0.7, 1.3))
+        async with connect(self.target) as connection:
+            begun = await self._subscribe(connection, resume=False)
+            if begun is not None:
+                yield begun
+            lost = False
+            while True:
+                event = await connection.events.get()
+                if event.name == "down":
+                    if event.payload["error"] is not None:
+                        raise event.payload["error"]
+                    lost = True
+                    yield Offline("the connection was lost")
+                    continue
+                if event.name == "up" and not lost:
+                    continue  # the first one
+                if event.name == "up":
+                    yield Online()
+                try:
+                    happened = await self._next(connection, event)
+                except NotFound:
+                    self.state.closed = "removed"
+                    happened = None
+                if happened is not None:
+                    yield happened
+                if self.state.closed is not None:
+                    yield Closed(self.state.closed)
+                    return
 
-    async def _connected(self, connection: Connection) -> AsyncGenerator[Happened, None]:
-        begun = await self._subscribe(connection, resume=self._seen is not None)
-        if begun is not None:
-            yield begun
+    async def _next(self, connection: Connection, event: Event) -> Happened | None:
+        if event.name == "up":
+            return await self._resume(connection, None)
+        if event.payload.get("topic") != f"context:{self.context}":
+            return None
+        try:
+            return await self._take(connection, event.name, event.payload)
+        except (DoesNotFit, _Resync):
+            self._resyncs += 1
+            if self._resyncs > _MOST_RESYNCS:
+                raise Internal("the hub's changes do not fit its snapshots; please report this") from None
+        except (Unavailable, Overloaded, RateLimited):
+            pass  # in the middle of taking in a snapshot
+        return await self._resume(connection, "resync")
+
+    async def _resume(self, connection: Connection, anew: str | None) -> Begun | None:
+        """Subscribe again, from the own position or ``anew`` for a reason; tried until the connection goes, which is told."""
         while True:
-            event = await connection.events.get()
-            if event.name == "lost":
-                raise Unavailable(event.payload["reason"])
-            if event.payload.get("topic") != f"context:{self.context}":
-                continue
             try:
-                happened = await self._take(connection, event.name, event.payload)
-            except (DoesNotFit, _Resync):
-                self._resyncs += 1
-                if self._resyncs > _MOST_RESYNCS:
-                    raise Internal("the hub's changes do not fit its snapshots; please report this") from None
-                happened = await self._subscribe(connection, resume=False, reason="resync")
-            if happened is not None:
-                yield happened
-            if self.state.closed is not None:
-                yield Closed(self.state.closed)
-                return
+                return await self._subscribe(connection, resume=anew is None, reason=anew)
+            except (Unavailable, Overloaded, RateLimited):
+                if not connection.up:
+                    return None
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _subscribe(self, connection: Connection, *, resume: bool, reason: str | None = None) -> Begun | None:
         wanted: dict[str, Any] = {"topic": f"context:{self.context}", "deliver": "patch", "tail": self.tail}

@@ -17,6 +17,7 @@ from hub import __version__
 from hub.cli.console import out
 from hub.cli.text import clean
 from hub.core.errors import StartError
+from hub.server.http import STATIC
 from hub.server.server import HubServer, Options
 
 T = TypeVar("T")
@@ -44,10 +45,10 @@ def set_up_logging(verbose: bool) -> None:
         logging.getLogger("hub").setLevel(logging.INFO)
 
 
-async def run_hub(options: Options, beside: list[Beside], *, tell: str = "Session Hub is ready.") -> None:
+async def run_hub(options: Options, beside: list[Beside], tell: str, hint: str = "") -> None:
     """Start a hub, say where it is, and run it until SIGINT or SIGTERM. Raises StartError.
 
-    A second signal does not wait for the clean end.
+    ``tell`` goes above the address, ``hint`` below it. A second signal does not wait for the clean end.
     """
     stop = _stop_event()
     hub = HubServer(options)
@@ -66,7 +67,7 @@ async def run_hub(options: Options, beside: list[Beside], *, tell: str = "Sessio
             for enter in beside:
                 await stack.enter_async_context(enter(hub))
             if not stop.is_set():
-                print_ready(hub, tell)
+                print_ready(hub, tell, hint)
             await stop.wait()
     finally:
         await hub.stop()
@@ -85,12 +86,16 @@ def _stop_event() -> asyncio.Event:
     return stop
 
 
-def print_ready(hub: HubServer, tell: str) -> None:
+def print_ready(hub: HubServer, tell: str, hint: str) -> None:
     """Where to open the hub. The address stands on a line of its own, unbroken, so that it can be clicked and copied."""
     console = out()
     folder = clean(hub.options.data_dir)
     console.print(f"\n{tell} Open this address:\n", style="bold green")
     console.print(f"    {hub.url}/#token={hub.token}\n", style="bold", soft_wrap=True)
+    if hint:
+        console.print(f"{hint}\n", soft_wrap=True)
+    if not (STATIC / "index.html").is_file():
+        console.print("The web page is not built here; scripts/run builds it.\n", style="yellow", soft_wrap=True)
     console.print(f"Version {__version__}, record: {hub.node.record.durability}, data in {folder}", soft_wrap=True)
     console.print("The address holds the operator's token: keep it to yourself. Ctrl-C ends the hub.", soft_wrap=True)
     sys.stdout.flush()

@@ -21,6 +21,7 @@ REFRESH_SECONDS: Final = 0.12
 QUIET_SECONDS: Final = 4.0
 """An entry that nothing was added to for so long is printed, even while its agent works."""
 _TAIL_LINES: Final = 8
+_TAIL_CHARACTERS: Final = 2_000
 
 
 class Screen:
@@ -149,7 +150,7 @@ class Screen:
         entry = self._printer.open_entry
         if entry is not None:
             parts.append(entry_head(entry.to_json()))
-            lines = clean(entry.content).rstrip().splitlines()[-_TAIL_LINES:]
+            lines = clean(entry.content[-_TAIL_CHARACTERS:]).rstrip().splitlines()[-_TAIL_LINES:]
             parts += [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in lines]
         plan = document["session_context"].get("plan") or []
         done = sum(1 for step in plan if step["status"] == "done")

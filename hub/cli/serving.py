@@ -74,7 +74,7 @@ def serve(
 
     Bounds are set by environment variables, such as HUB_UPLOAD_BYTES or HUB_LIMITS_CONTENT.
     """
-    _run(_options(host, port, data_dir, redis, record, origin), app, [], verbose)
+    _run(_options(host, port, data_dir, redis, record, origin), app, [], verbose, "Session Hub is ready.")
 
 
 def up(
@@ -94,12 +94,11 @@ def up(
 ) -> None:
     """Run a hub and the demo agent beside it, as a process of its own. scripts/run does this."""
     options = _options(host, port, data_dir, redis, record, origin)
-    _run(
-        options,
-        app,
-        [_with_demo_agent(options.data_dir, files.expanduser().absolute() if files else None, pace)],
-        verbose,
-    )
+    folder = files.expanduser().absolute() if files is not None else None
+    tell, hint = "Session Hub and its demo agent are ready.", ""
+    if folder is None:
+        hint = "To begin with, say “analyse access.log” in a session: a sample that the agent may read."
+    _run(options, app, [_with_demo_agent(options.data_dir, folder, pace)], verbose, tell, hint)
 
 
 def _options(
@@ -121,13 +120,13 @@ def _options(
     )
 
 
-def _run(options: Options, app: str | None, beside: list[Beside], verbose: bool) -> None:
+def _run(options: Options, app: str | None, beside: list[Beside], verbose: bool, tell: str, hint: str = "") -> None:
     from hub.cli.running import load_app, run_hub, run_loop, set_up_logging
 
     set_up_logging(verbose)
     if app is not None:
         beside = [_with_app(app, load_app(app)), *beside]
-    run_loop(run_hub(options, beside))
+    run_loop(run_hub(options, beside, tell, hint))
 
 
 def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside:

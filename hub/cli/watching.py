@@ -27,10 +27,17 @@ def watch(
 ) -> None:
     """Watch a session live. A lost connection, or a hub that starts again, loses and repeats nothing.
 
-    JSON, one object a line: {"event": "snapshot", "epoch", "seq", "document", "log_id", "entries", "reason", "skipped"}
-    first, and again where changes could not be replayed (its entries then begin where the last line ended);
-    {"event": "change", "epoch", "seq", "parts"} for each change, parts as in the protocol;
-    {"event": "offline", "reason"}, {"event": "online"}; {"event": "closed", "reason"} at the session's end.
+    JSON, one object a line, in order:
+
+    {"event": "snapshot", "epoch", "seq", "document", "log_id", "entries", "reason",
+    "skipped"} is the first, and comes again where changes could not be
+    replayed: "reason" says why, "entries" begin where the last line ended.
+
+    {"event": "change", "epoch", "seq", "parts"}: parts as in the protocol.
+
+    {"event": "offline", "reason"} and {"event": "online"} tell of the connection.
+
+    {"event": "closed", "reason"} is the last one of a session that ended.
     """
     target = find_target(url, token, data_dir)
     options.run(_watch(target, context, tail, until_idle, json))

@@ -69,7 +69,7 @@ SIGNS = re.compile(r"(.+?)\s*(>=|<=|!=|<>|==|=|>|<)\s*(.+)")
 _WORDED = re.compile(
     r"(.+?)\s+(" + "|".join(sorted((op for op in _OPS if op[0].isalpha()), key=len, reverse=True)) + r")\s+(.+)"
 )
-_WHERE = re.compile(
+WHERE = re.compile(
     r"\b(?:where|with|having|whose|which have|that have)\s+(.+?)"
     r"(?=\s+(?:by|per|grouped by|group by|for each)\s|$)"
 )
@@ -186,7 +186,7 @@ def _read(said: str) -> tuple[float, bool]:
 def conditions(table: Table, text: str, quoted: Quoted) -> tuple[list[Condition], str]:
     """The conditions that a question names, and the question without them."""
     found: list[Condition] = []
-    if match := _WHERE.search(text):
+    if match := WHERE.search(text):
         for piece in re.split(r"\s+and\s+|\s*,\s*", match[1]):
             found.append(condition(table, piece, quoted))
         text = text[: match.start()] + " " + text[match.end() :]

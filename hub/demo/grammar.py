@@ -149,7 +149,7 @@ def _read(table: Table, text: str, quotes: list[str], question: str) -> Query:
     if found := _SEARCH.fullmatch(text):
         return Query("rows", conditions=(Condition(None, "contains", (quoted(found[1]),)),))
     windows, text = clauses.windows(table, text)
-    if clauses.SIGNS.fullmatch(text) and " where " not in f" {text}":
+    if clauses.SIGNS.fullmatch(text) and not clauses.WHERE.search(text):
         text = f"where {text}"
     conditions, text = clauses.conditions(table, text, quoted)
     by, width, text = _by(table, text, quoted)

@@ -81,6 +81,8 @@ async def fetch(source: Source, download: Download, files: Path | None) -> bytes
     check_size(source.size)
     try:
         data = await download(source.ref)
+    except TimeoutError:
+        raise SourceGone(f"{source.name} takes too long to come.", "Try again in a moment: “analyse again”.") from None
     except HubError as error:
         if error.retryable:
             raise SourceGone(

@@ -93,7 +93,8 @@ class Asked:
             if state.log.id != body.log:
                 raise LogReset(f"log {body.log!r} is gone; the context's log is {state.log.id!r}", log=state.log.id)
             entries = state.log.tail(body.limit, 262_144, before=body.before)
-        return {"log_id": body.log, "entries": entries[::-1]}
+            position = state.position
+        return {"epoch": position.epoch, "seq": position.seq, "log_id": body.log, "entries": entries[::-1]}
 
     # topics
 

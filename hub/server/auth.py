@@ -78,6 +78,8 @@ def _kept(path: Path, make: Any) -> str:
         text = ""
     except OSError as error:
         raise StartError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StartError(f"{path} is damaged: restore it, or remove it and hand out new tokens") from error
     if not text:
         text = make()
         _write(path, text)

@@ -17,7 +17,8 @@ from typing import Any, Final, Protocol
 import msgspec
 import socketio
 from engineio import AsyncServer
-from engineio.async_drivers.aiohttp import WebSocket
+from engineio.async_drivers.aiohttp import WebSocket, translate_request
+from engineio.payload import Payload
 
 from hub.core.errors import InvalidRequest, TooLarge, Unavailable
 from hub.server.outbox import ByteQueue, SocketOutbox
@@ -29,6 +30,10 @@ _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 10.0
 """How long a connection may be open without a session."""
 _ENGINE_TYPES: Final = frozenset("0123456b")
+
+# A client that polls sends together what it has; the engine would take 16 packets and lose the others without a word.
+# What they may have in bytes is bounded by ``max_http_buffer_size``.
+Payload.max_decode_packets = 10_000
 
 Reply = Callable[[dict[str, Any]], None]
 """Sends the acknowledgement of a request, at once and in order with everything else that the connection is sent."""
@@ -71,6 +76,26 @@ class _HubWebSocket(WebSocket):  # type: ignore[misc]
         return data
 
 
+class _Body:
+    """A request's body, for the engine. It asks once for so many bytes, where the driver's stream gives what came so far."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def read(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        while size > 0 and (piece := await self._stream.read(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)
+
+
+def _translate(request: Any) -> dict[str, Any]:
+    environ: dict[str, Any] = translate_request(request)
+    environ["wsgi.input"] = _Body(environ["wsgi.input"])
+    return environ
+
+
 class _HubEngine(AsyncServer):  # type: ignore[misc]
     """The engine; origins that are allowed by name come beside its own, not in place of it."""
 
@@ -101,7 +126,7 @@ class HubSocketServer(socketio.AsyncServer):  # type: ignore[misc]
         self.variant = variant
         self.eio.named_origins = frozenset(origins or ())
         self.eio.create_queue = ByteQueue
-        self.eio._async = {**self.eio._async, "websocket": _HubWebSocket}
+        self.eio._async = {**self.eio._async, "websocket": _HubWebSocket, "translate_request": _translate}
         self.outboxes: dict[str, SocketOutbox] = {}
         """By the engine's id of each connection."""
         self._handler = handler
@@ -165,6 +190,8 @@ class HubSocketServer(socketio.AsyncServer):  # type: ignore[misc]
             return
         outbox.incoming = len(data)
         try:
+            if not data:
+                raise NotAPacket("it is empty")
             await super()._handle_eio_message(eio_sid, data)
         except NotAPacket as error:
             outbox.end(f"it sent what is no packet: {error}")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from engineio.packet import MESSAGE, Packet
 
 from hub.core.errors import Unavailable
+from hub.server.packets import MOST_IGNORED
 from hub.wire.codec import Encoded, Variant
 
 _log = logging.getLogger(__name__)
@@ -30,8 +31,6 @@ _PIECE_BYTES: Final = 65_536
 _PIECE_PACKETS: Final = 16
 """What the engine takes from the queue at a time, so that the rest stays counted. A stock Python client takes no more
 packets in the answer to a poll."""
-_IGNORED: Final = 16
-"""Binary frames that are let pass after an event with attachments was refused."""
 
 
 class ByteQueue(asyncio.Queue[Any]):
@@ -168,7 +167,7 @@ class SocketOutbox:
         """A binary frame where there is none; a few follow an event that was refused for its attachments."""
         self._ignored[0] += 1
         self._ignored[1] += size
-        if self._ignored[0] > _IGNORED or self._ignored[1] > limit:
+        if self._ignored[0] > MOST_IGNORED or self._ignored[1] > limit:
             self.end("it sends binary frames, and values here are JSON")
 
     # what the hub asks
@@ -226,6 +225,8 @@ class SocketOutbox:
         """The connection is no more."""
         self.ended = True
         self._room.set()
+        # Whoever waits for something to send, a poll above all, must not wait on: after what is being queued right now.
+        asyncio.get_running_loop().call_soon(self._queue.put_nowait, None)
         if self._timer is not None:
             self._timer.cancel()
         for answer in self._asked.values():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgpack
 from socketio.msgpack_packet import MsgPackPacket
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
 
@@ -16,6 +17,8 @@ TOO_LARGE: Final = "\0too large"
 """The event name that stands for a message over the limit; its argument is the size in bytes."""
 BAD_EVENT: Final = "\0bad event"
 """The event name that stands for one that is none; its argument says why."""
+MOST_IGNORED: Final = 16
+"""Binary frames that are let pass after an event was refused for its attachments."""
 _RESERVED: Final = frozenset({"connect", "disconnect"})
 _TAKEN: Final = frozenset({CONNECT, DISCONNECT, EVENT, ACK})
 
@@ -42,6 +45,8 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
                     raise NotAPacket(str(error)[:200]) from None
                 self.packet_type, self.data = EVENT, [BAD_EVENT, str(error)[:200]]
                 return 0
+            if attachments > MOST_IGNORED:
+                raise NotAPacket(f"it has {attachments:,} binary attachments")
             if self.packet_type in (BINARY_EVENT, BINARY_ACK) or attachments:
                 self.packet_type = EVENT if self.packet_type == BINARY_EVENT else self.packet_type
                 self.data = [BAD_EVENT, "it has binary attachments, and values here are JSON"]
@@ -51,7 +56,10 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
     class BinaryPacket(MsgPackPacket):  # type: ignore[misc]
         def decode(self, encoded_packet: bytes) -> None:
             try:
-                super().decode(encoded_packet)
+                # Keys that are no text are let in here, so that the refusal can say where they are.
+                packet = msgpack.unpackb(encoded_packet, strict_map_key=False)
+                self.packet_type, self.namespace = packet["type"], packet["nsp"]
+                self.data, self.id = packet.get("data"), packet.get("id")
             except Exception as error:  # msgpack's own, and whatever a map of odd shape leads to
                 raise NotAPacket(f"{type(error).__name__}: {error}"[:200]) from None
             if not isinstance(self.namespace, str) or not isinstance(self.id, int | None):

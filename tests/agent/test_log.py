@@ -106,7 +106,12 @@ def test_12_entries_of_a_log_that_was_reset_take_no_more() -> None:
     ctx = AgentContext()
     entry = ctx.log.log("info", "old", "text")
     ctx.log.reset()
-    for change in (lambda: entry.update(heading="new"), lambda: entry.stream("more"), lambda: entry.update(a=1)):
+    changes: list[Callable[[], None]] = [
+        lambda: entry.update(heading="new"),
+        lambda: entry.stream("more"),
+        lambda: entry.update(a=1),
+    ]
+    for change in changes:
         with pytest.raises(NotFound):
             change()
     assert len(ctx.log) == 0

@@ -31,7 +31,7 @@ async def until(condition: Callable[[], object], seconds: float = 5) -> None:
 
 async def test_19_coroutines_and_plain_functions() -> None:
     ctx = AgentContext()
-    assert ctx.task is None
+    assert not ctx.task
     assert not ctx.is_running()
 
     async def add(a: int, b: int) -> int:

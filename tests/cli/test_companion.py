@@ -19,7 +19,7 @@ CHILD = """
 import asyncio, os, sys
 from hub.cli.companion import end_with_parent
 async def main():
-    end_with_parent(asyncio.current_task())
+    end_with_parent(asyncio.current_task().cancel)
     open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
     BODY
 asyncio.run(main())

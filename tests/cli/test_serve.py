@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -14,6 +13,7 @@ import pytest
 
 from hub.cli.settings import settings_from
 from hub.core.errors import StartError
+from tests.cli.processes import children, processes_naming
 from tests.support import HubProcess, Running, alive, free_port, run_command, wait_until
 
 
@@ -50,7 +50,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         done = run_command("serve", "--port", str(port), "--data-dir", str(tmp_path / "d"))
     _refused(done, rf"port {port} .* in use.*--port")
-    assert _processes_in(tmp_path) == []
+    assert processes_naming(str(tmp_path)) == []
 
 
 def test_a_folder_in_use_is_told(hub_process: HubProcess) -> None:
@@ -72,6 +72,21 @@ def test_a_redis_that_does_not_answer_is_told(tmp_path: Path) -> None:
     _refused(
         run_command("serve", "--port", "0", "--data-dir", str(tmp_path), HUB_REDIS_URL="nonsense://"), "Redis|redis"
     )
+
+
+def test_a_damaged_folder_is_told(hub_process: HubProcess) -> None:
+    id = hub_process.json("new")["id"]
+    for number in range(3):
+        hub_process.json("send", id, f"message {number}")
+    hub_process.stop()
+    (file,) = (hub_process.folder / "valkey").glob("**/*.incr.aof")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 40] = b"x" * 40
+    file.write_bytes(data)
+    arguments = ("serve", "--port", "0", "--data-dir", str(hub_process.folder))
+    _refused(run_command(*arguments), r"is damaged.*hub\.record\.repair")
+    (hub_process.folder / "secret").write_bytes(b"\xff\xfe")
+    _refused(run_command(*arguments, "--record", "memory"), "secret is damaged")
 
 
 @pytest.mark.redis
@@ -120,10 +135,10 @@ def test_settings_come_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_a_hub_that_is_killed_leaves_no_process(hub_process: HubProcess) -> None:
-    children = _children(hub_process.pid)
-    assert children, "the embedded server has a guard"
+    below = children(hub_process.pid)
+    assert below, "the embedded server has a guard"
     hub_process.kill()
-    wait_until(lambda: not any(map(alive, children)), "the end of guard and server")
+    wait_until(lambda: not any(map(alive, below)), "the end of guard and server")
 
 
 def _refused(done: subprocess.CompletedProcess[str], pattern: str) -> None:
@@ -134,35 +149,8 @@ def _refused(done: subprocess.CompletedProcess[str], pattern: str) -> None:
     assert done.stdout == ""
 
 
-def _children(pid: int) -> list[int]:
-    """All processes below one."""
-    found = []
-    for stat_file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat_file.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            child = int(stat_file.parent.name)
-            found += [child, *_children(child)]
-    return found
-
-
-def _processes_in(folder: Path) -> list[str]:
-    """Processes whose command line names a folder."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(folder) in line and int(file.parent.name) != os.getpid() and alive(int(file.parent.name)):
-            found.append(line)
-    return found
-
-
 def test_being_ended_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
     with Running("serve", "--port", "0", "--data-dir", str(tmp_path / "d"), folder=tmp_path / "run") as hub:
         wait_until(lambda: (tmp_path / "d" / "lock").exists(), "the beginning of the start")
         assert hub.end(signal.SIGTERM) in (0, -signal.SIGTERM)
-        wait_until(lambda: not _processes_in(tmp_path / "d"), "the end of the server")
+        wait_until(lambda: not processes_naming(str(tmp_path / "d")), "the end of the server")

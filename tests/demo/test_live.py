@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -72,22 +73,29 @@ async def readers(hub: HubServer) -> AsyncIterator[list[Reader]]:
 
 
 @pytest.fixture
-async def context(hub: HubServer, readers: list[Reader], tmp_path: Path) -> AsyncIterator[str]:
-    """A context of a demo agent that is connected, followed by both readers."""
+async def serving(hub: HubServer, tmp_path: Path) -> AsyncIterator[list[asyncio.Future[None]]]:
+    """A demo agent that is connected; others that the test adds are ended as well."""
     (tmp_path / "t.csv").write_text("a,b\n1,x\n5,y\n")
-    agent = asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path, pace=0.005))
-    await until(lambda: agent.done() or hub.node.dispatch.agents, "the agent to be there")
+    agents = [asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path, pace=0.005))]
+    await until(lambda: agents[0].done() or hub.node.dispatch.agents, "the agent to be there")
+    yield agents
+    for agent in agents:
+        agent.cancel()
+    await asyncio.gather(*agents, return_exceptions=True)
+
+
+@pytest.fixture
+async def context(readers: list[Reader], serving: list[asyncio.Future[None]]) -> str:
+    """A context of the demo agent, followed by both readers."""
     reply = await readers[0].change("context.create", agent="demo")
     for reader in readers:
         await reader.follow(reply["id"])
-    yield str(reply["id"])
-    agent.cancel()
-    await asyncio.gather(agent, return_exceptions=True)
+    return str(reply["id"])
 
 
 async def upload(hub: HubServer, name: str, data: bytes) -> dict[str, Any]:
     url, head = f"{hub.url}/api/v1/uploads?name={name}", {"Authorization": f"Bearer {hub.token}"}
-    async with aiohttp.ClientSession() as session, session.post(url, data=data, headers=head) as answer:
+    async with aiohttp.ClientSession() as session, session.post(url, data=BytesIO(data), headers=head) as answer:
         reply = await answer.json()
     assert reply["ok"], reply
     found: dict[str, Any] = reply["upload"]
@@ -135,7 +143,24 @@ async def test_files_and_wrong_uploads(hub: HubServer, readers: list[Reader], co
         "message", context=context, text="", attachments=[await upload(hub, "x.png", b"\x89PNG\r\n\x1a\n")]
     )
     await done(reader, "This is a PNG image, not text.")
-    gone = {"id": "nothing-there", "name": "gone.log", "size": 5, "type": "text/plain"}
-    await reader.change("message", context=context, text="", attachments=[gone])
-    await done(reader, "gone.log is not there any more: uploads are kept for a limited time.")
     assert reader.document["run"]["status"] == "finished"
+
+
+async def test_another_process_takes_the_run_up_again(
+    hub: HubServer, readers: list[Reader], context: str, serving: list[asyncio.Future[None]], tmp_path: Path
+) -> None:
+    reader = readers[0]
+    attached = await upload(hub, "access.log", LOG)
+    await reader.change("message", context=context, text="", attachments=[attached])
+    await until(lambda: reader.document["state"].get("rows", 0) > 0, "the first rows")
+    serving[0].cancel()
+    await until(lambda: not reader.document["running"], "the end of the run")
+    assert reader.document["run"]["status"] == "interrupted"
+    serving.append(asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path)))
+    await until(lambda: serving[0].done() and hub.node.dispatch.agents, "the agent to be back")
+    await reader.change("control", context=context, action="nudge")
+    await done(reader, "Analysis of access.log")
+    assert "Taken up again" in [entry["heading"] for entry in reader.entries]
+    assert reader.document["state"]["rows"] == 19_980
+    await reader.change("message", context=context, text="how many rows")
+    await done(reader, "19,980 requests")

@@ -65,7 +65,9 @@ async def test_a_request_without_a_context_that_exists(op: Client) -> None:
     for name, payload in GOOD.items():
         if "context" in payload:
             payload = {**payload, "context": "nobody-made-it"}
-            error = await op.refused(name, "not_found", **{**payload, "id": "x"} if payload.get("id") == "" else payload)
+            error = await op.refused(
+                name, "not_found", **{**payload, "id": "x"} if payload.get("id") == "" else payload
+            )
             assert not error["retryable"]
     await op.refused("subscribe", "not_found", topic="context:nobody-made-it")
 

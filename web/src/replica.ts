@@ -141,13 +141,16 @@ export class Replica {
       case "log.update": {
         const entry = this.#find(part.id, seq);
         if (entry === null) return;
+        const { cut, ...kept } = entry;
+        const nowCut = part.cut ?? cut;
         this.#replace({
-          ...entry,
+          ...kept,
           ...(part.type !== undefined && { type: part.type }),
           ...(part.heading !== undefined && { heading: part.heading }),
           ...(part.content !== undefined && { content: part.content }),
           ...(part.kvps !== undefined && { kvps: { ...entry.kvps, ...part.kvps } }),
-          ...(part.cut !== undefined && { cut: part.cut }),
+          // A whole text again says `cut: 0`; entries that are whole have no such member.
+          ...(nowCut && { cut: nowCut }),
         }, touched, undo);
         touched.rewritten.add(part.id);
         return;

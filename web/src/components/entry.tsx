@@ -49,7 +49,7 @@ export const EntryView = memo(function EntryView({ cell, log }: { cell: Cell; lo
               <Mark icon={icon} />
               <div class="entry-body">
                 <Heading entry={entry} fallback={look === "callout" && !entry.heading ? label : ""} />
-                <Content entry={entry} rewrites={cell.rewrites} markdown={look !== "line" && entry.type !== "error" && entry.type !== "warning"} />
+                <Content entry={entry} rewrites={cell.rewrites} markdown={entry.type !== "error"} />
                 <Kvps kvps={entry.kvps} />
                 <Cut entry={entry} />
               </div>

@@ -102,7 +102,7 @@ function RunEnd({ session }: { session: SessionModel }) {
   return (
     <div class="run-end" role="status">
       <Icon name="alert" size={17} />
-      <p>{run.status === "failed" ? "The run failed." : "The run was interrupted."} {error}</p>
+      <p>{run.status === "failed" ? "The run failed" : "The run was interrupted"}{error ? `: ${error}` : "."}</p>
       {run.messages.length > 0 && (
         <button type="button" class="button" disabled={session.busy.value.has("nudge")} onClick={() => void session.control("nudge")}>
           {run.status === "failed" ? "Try again" : "Go on"}

@@ -1,0 +1,389 @@
+"""The link of a process to a hub: its contexts' traffic over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+import time
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from hub.agent.channel import Channel
+from hub.agent.connection import Connection, Lost
+from hub.agent.link import Linked
+from hub.core.changes import Change
+from hub.core.errors import HubError, NotFound, Overloaded, TooLarge, error_from_wire
+from hub.core.position import Position
+from hub.core.requests import Apply, Author, Create, LogAdd, Request, Role
+from hub.core.times import iso
+from hub.core.values import json_size
+from hub.wire.messages import name_of, to_payload
+
+_log = logging.getLogger(__name__)
+
+RETRY: Final = 0.5
+"""Seconds, about, until something is tried again that the hub could not do just now."""
+MOST_LOOSE: Final = 1000
+"""Notices and broadcasts that may wait for the connection."""
+EVENT_BYTES: Final = 262_144
+"""Bytes that go into one event, about, if no single request is larger."""
+
+_INTERNAL: Final = {"ok": False, "error": {"code": "internal", "message": "the hub's answer makes no sense"}}
+
+
+class RemoteLink:
+    """``Link`` over a connection. Its thread is the event loop that the client was made on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.connection: Connection
+        self.author = Author("", Role.AGENT)
+        self.message_bytes = 1_048_576
+        self._loop = loop
+        self._context = contextvars.copy_context()  # what is done here is nobody's run
+        self._channels: dict[str, Channel] = {}
+        self._ready: dict[Channel, None] = {}
+        self._pumping = False
+        self._loose: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._settled = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gone: HubError | None = None
+
+    # Link, from any thread
+
+    def now(self) -> str:
+        """The time here; the hub has its own."""
+        return iso(time.time())
+
+    def attach(self, context: Linked, *, create: bool, replace: bool) -> None:
+        """Begin to serve a context, or load it anew."""
+        self._soon(self._attach, context, create, replace)
+
+    def detach(self, context: Linked) -> None:
+        """Serve it no more once everything is sent."""
+        self._soon(self._detach, context)
+
+    def wake(self, context: Linked) -> None:
+        """There are outgoing requests."""
+        self._soon(self._woken, context)
+
+    def broadcast(self, id: str, op: LogAdd) -> None:
+        """Ask for an entry in every live context that the token covers."""
+        payload = {"type": op.type, "heading": op.heading, "content": op.content, "kvps": op.kvps, "key": id}
+        self._soon(self._add_loose, "broadcast", payload)
+
+    def post_notice(self, notice: dict[str, Any]) -> None:
+        """Announce."""
+        self._soon(self._add_loose, "notice.post", notice)
+
+    def clear_notice(self, id: str) -> None:
+        """Take an announcement back."""
+        self._soon(self._add_loose, "notice.clear", {"id": id, "key": f"clear-{id}-{random.getrandbits(48):x}"})
+
+    def _soon(self, what: Any, *args: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what, *args, context=self._context)
+        except RuntimeError:  # the loop has ended, and with it the link
+            for arg in args:
+                if hasattr(arg, "closed"):
+                    arg.closed("the connection to the hub was closed")
+
+    # contexts
+
+    def _attach(self, context: Linked, create: bool, replace: bool) -> None:
+        if self._gone is not None:
+            context.closed(self._gone.message)
+            return
+        channel = self._channels.get(context.id)
+        if channel is not None and channel.context is context:
+            channel.start_over()
+        else:
+            if channel is not None and not channel.over:
+                channel.leaving = True
+            channel = self._channels[context.id] = Channel(context, create=create, replace=replace)
+        self._look_at(channel)
+
+    def _detach(self, context: Linked) -> None:
+        channel = self._channels.get(context.id)
+        if channel is not None and channel.context is context:
+            channel.leaving = True
+            self._look_at(channel)
+
+    def _woken(self, context: Linked) -> None:
+        channel = self._channels.get(context.id)
+        if channel is not None and channel.context is context:
+            self._look_at(channel)
+
+    def _look_at(self, channel: Channel) -> None:
+        """See soon, with others, what there is to do for a context."""
+        self._ready[channel] = None
+        if not self._pumping:
+            self._pumping = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send what may go, applies of all contexts together."""
+        self._pumping = False
+        if not self.connection.up:
+            return
+        ready, self._ready = list(self._ready), {}
+        applies: list[tuple[Channel, list[Request], list[dict[str, Any]]]] = []
+        size = 0
+        for channel in ready:
+            if channel.wants_subscription:
+                self._run(self._subscribe(channel, channel.subscription()))
+            group = channel.next()
+            if not group:
+                if channel.done:
+                    self._drop(channel)
+                continue
+            if not isinstance(group[0].body, Apply):
+                self._run(self._send_one(channel, group[0]))
+                continue
+            fitting, payloads, bytes_taken = self._fit(channel, group)
+            if not fitting:
+                self._look_at(channel)
+                continue
+            if applies and size + bytes_taken > EVENT_BYTES:
+                self._run(self._send_applies(applies))
+                applies, size = [], 0
+            applies.append((channel, fitting, payloads))
+            size += bytes_taken
+        if applies:
+            self._run(self._send_applies(applies))
+
+    def _fit(self, channel: Channel, group: list[Request]) -> tuple[list[Request], list[dict[str, Any]], int]:
+        """What of a group goes into one event. A request that the hub would not take is refused here."""
+        fitting: list[Request] = []
+        payloads: list[dict[str, Any]] = []
+        size = 0
+        for index, request in enumerate(group):
+            payload = to_payload(request.body)
+            length = json_size(payload)
+            if length > self.message_bytes - 1024:
+                if fitting:
+                    channel.give_back(group[index:])
+                else:
+                    channel.give_back(group[1:])
+                    channel.replied([request], [_too_large(length, self.message_bytes)])
+                break
+            if fitting and size + length > EVENT_BYTES:
+                channel.give_back(group[index:])
+                break
+            fitting.append(request)
+            payloads.append(payload)
+            size += length
+        return fitting, payloads, size
+
+    async def _send_applies(self, applies: list[tuple[Channel, list[Request], list[dict[str, Any]]]]) -> None:
+        batches = [payload for _, _, payloads in applies for payload in payloads]
+        reply = await self._request("apply.many", {"batches": batches})
+        if reply is None:
+            return
+        replies = reply.get("replies") if reply.get("ok") else [reply] * len(batches)
+        if not isinstance(replies, list) or len(replies) != len(batches):
+            replies = [_INTERNAL] * len(batches)
+        for channel, requests, _ in applies:
+            self._replied(channel, requests, replies[: len(requests)])
+            replies = replies[len(requests) :]
+
+    async def _send_one(self, channel: Channel, request: Request) -> None:
+        if isinstance(request.body, Create) and channel.replace:
+            key = f"{request.body.key}-replace"
+            reply = await self._request("context.remove", {"context": request.body.context, "key": key})
+            if reply is None:
+                return
+            error = error_from_wire(reply.get("error") or {})
+            if not reply.get("ok") and not isinstance(error, NotFound):
+                self._replied(channel, [request], [reply])
+                return
+            channel.replace = False
+        payload = to_payload(request.body)
+        length = json_size(payload)
+        if length > self.message_bytes - 1024:
+            self._replied(channel, [request], [_too_large(length, self.message_bytes)])
+            return
+        reply = await self._request(name_of(request.body), payload)
+        if reply is not None:
+            self._replied(channel, [request], [reply])
+
+    async def _request(self, name: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """A request's answer, or None if the connection went: ``down`` has seen to what it was for."""
+        try:
+            return await self.connection.request(name, payload)
+        except Lost:
+            return None
+
+    def _replied(self, channel: Channel, requests: list[Request], replies: list[dict[str, Any]]) -> None:
+        if channel.replied(requests, replies):
+            channel.resting = True
+            self._loop.call_later(RETRY * random.uniform(0.5, 1.5), self._rested, channel)
+        self._look_at(channel)
+
+    def _rested(self, channel: Channel) -> None:
+        channel.resting = False
+        self._look_at(channel)
+
+    def _drop(self, channel: Channel) -> None:
+        if self._channels.get(channel.context.id) is channel:
+            del self._channels[channel.context.id]
+            if channel.subscribed:
+                self._run(self._unsubscribe(channel.context.id))
+
+    async def _unsubscribe(self, id: str) -> None:
+        if id not in self._channels:
+            await self._request("unsubscribe", {"topic": f"context:{id}"})
+
+    # what comes in
+
+    def event(self, name: str, payload: dict[str, Any]) -> bool:
+        """An event of the hub. Returns whether it was about a context's state."""
+        topic = payload.get("topic")
+        if name not in ("change", "snapshot") or not isinstance(topic, str):
+            return False
+        channel = self._channels.get(topic.partition(":")[2])
+        if channel is None or not (channel.subscribed or channel.subscribing):
+            return True
+        if name == "change":
+            channel.change(Change(Position(payload["epoch"], payload["seq"]), payload["parts"]))
+        else:  # the hub could not keep up, or the record has another history
+            channel.start_over()
+        if not channel.subscribed or channel.over:
+            self._look_at(channel)
+        return True
+
+    async def _subscribe(self, channel: Channel, asked: dict[str, Any]) -> None:
+        reply = await self._request("subscribe", asked)
+        if reply is None:
+            return
+        snapshot = None
+        if reply.get("ok") and not reply.get("recovered"):
+            snapshot, reply = await self._whole(channel, reply)
+        if reply is None or not channel.subscribing:
+            return
+        if not reply.get("ok"):
+            self._not_subscribed(channel, error_from_wire(reply.get("error") or {}))
+        elif snapshot is not None:
+            channel.state(snapshot)
+        else:
+            channel.recovered()
+        self._look_at(channel)
+
+    async def _whole(
+        self, channel: Channel, reply: dict[str, Any]
+    ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+        """The state of a subscribe reply with the whole log: older entries are fetched page by page."""
+        entries: list[dict[str, Any]] = reply["entries"]
+        pages = [entries]
+        while pages[-1] and pages[-1][0]["no"] > 0:
+            before = pages[-1][0]["no"]
+            asked = {"context": channel.context.id, "log": reply["log_id"], "before": before, "limit": 500}
+            page = await self._request("log.page", asked)
+            if page is None or not page.get("ok"):
+                return None, page
+            pages.append(page["entries"][::-1])
+        if sum(map(len, pages)) != reply["document"]["log"]["length"]:
+            return None, {
+                "ok": False,
+                "error": {"code": "unavailable", "message": "the log changed", "retryable": True},
+            }
+        log = {"id": reply["log_id"], "entries": [entry for page in reversed(pages) for entry in page]}
+        state = {name: reply[name] for name in ("epoch", "seq", "document")}
+        return {**state, "log": log, "data": reply.get("data") or {}}, reply
+
+    def _not_subscribed(self, channel: Channel, error: HubError) -> None:
+        if error.retryable or error.code == "log_reset":
+            channel.subscribing = False
+            channel.resting = True
+            self._loop.call_later(RETRY * random.uniform(0.5, 1.5), self._rested, channel)
+        elif isinstance(error, NotFound):
+            channel.closed("not_found" if channel.position is None else "removed")
+        else:
+            channel.closed(error.code)
+
+    # the connection
+
+    def up(self, hello: dict[str, Any]) -> None:
+        """The connection is there, again."""
+        self.author = Author(str(hello.get("sub", "")), Role(hello.get("role", "agent")))
+        limits = hello.get("limits") or {}
+        self.message_bytes = int(limits.get("message_bytes", self.message_bytes))
+        for channel in list(self._channels.values()):
+            self._look_at(channel)
+        for key in list(self._loose):
+            self._run(self._send_loose(key))
+
+    def down(self, error: HubError | None) -> None:
+        """The connection is gone; with an error, for good."""
+        for channel in list(self._channels.values()):
+            channel.down()
+        if error is not None:
+            self.end(error)
+
+    def end(self, error: HubError) -> None:
+        """Serve nothing any more."""
+        self._gone = self._gone or error
+        for channel in list(self._channels.values()):
+            channel.closed(error.message)
+        self._channels.clear()
+
+    async def settle(self) -> None:
+        """Wait until every notice and broadcast is answered."""
+        await asyncio.sleep(0)  # what was asked for from this thread a moment ago is there now
+        if self._loose:
+            self._settled.clear()
+            await self._settled.wait()
+
+    @property
+    def loose(self) -> int:
+        """Notices and broadcasts without an answer."""
+        return len(self._loose)
+
+    async def stop(self) -> None:
+        """End what is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # notices and broadcasts
+
+    def _add_loose(self, name: str, payload: dict[str, Any]) -> None:
+        if len(self._loose) >= MOST_LOOSE:
+            _log.error("%s is dropped: %s", name, Overloaded("too much waits for the connection").message)
+            return
+        self._loose[payload["key"]] = (name, payload)
+        self._run(self._send_loose(payload["key"]))
+
+    async def _send_loose(self, key: str) -> None:
+        while key in self._loose and self.connection.up:
+            name, payload = self._loose[key]
+            reply = await self._request(name, payload)
+            if reply is None:
+                return
+            error = None if reply.get("ok") else error_from_wire(reply.get("error") or {})
+            if error is None or not error.retryable:
+                self._loose.pop(key, None)
+                if not self._loose:
+                    self._settled.set()
+                if error is not None:
+                    _log.error("%s was refused: %s: %s", name, error.code, error.message)
+                return
+            await asyncio.sleep(RETRY)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        _log.exception("in the connection to the hub")
+
+
+def _too_large(length: int, limit: int) -> dict[str, Any]:
+    error = TooLarge(f"the request has {length:,} bytes; the hub takes {limit:,} at most", limit=limit)
+    return {"ok": False, "error": error.to_wire()}

@@ -1,0 +1,104 @@
+"""up: a hub and its demo agent, which come, work and go together."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import children, command_line, processes_naming
+from tests.support import HubProcess, alive, run_command, wait_until
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[HubProcess]:
+    """``session-hub up``, embedded."""
+    with HubProcess(tmp_path, command="up") as process:
+        yield process
+
+
+def agents(hub: HubProcess) -> list[int]:
+    return [pid for pid in children(hub.pid) if "agent demo" in command_line(pid)]
+
+
+def test_the_agent_answers_comes_back_and_goes_with_the_hub(both: HubProcess) -> None:
+    assert both.running is not None
+    assert "Session Hub and its demo agent are ready" in both.running.out
+    assert both.json("health")["agents"] == ["demo"]
+    id = both.json("new")["id"]
+    answer = both.json("send", id, "analyse access.log", "--wait")
+    assert answer["run"]["status"] == "finished"
+    assert answer["output"]
+
+    (agent,) = agents(both)
+    os.kill(agent, signal.SIGKILL)
+    wait_until(lambda: len(agents(both)) == 1 and agents(both) != [agent], "another agent")
+    wait_until(lambda: both.json("health")["agents"] == ["demo"], "its service")
+    assert "the demo agent ended (signal 9)" in both.running.err
+    assert both.json("send", id, "top 5 status codes", "--wait")["run"]["status"] == "finished"
+
+    (agent,) = agents(both)
+    below = children(both.pid)
+    assert both.stop(signal.SIGINT) == 0
+    assert not any(map(alive, below))
+
+
+def test_nothing_is_left_of_one_that_is_killed_and_it_starts_again(both: HubProcess) -> None:
+    id = both.json("new", "--name", "Kept")["id"]
+    below = children(both.pid)
+    assert len(below) == 3, "guard, server, agent"
+    both.kill()
+    wait_until(lambda: not any(map(alive, below)), "the end of guard, server and agent")
+    both.start()
+    assert both.json("show", id)["document"]["name"] == "Kept"
+    assert both.json("health")["agents"] == ["demo"]
+
+
+def test_a_run_in_the_middle_of_a_kill_goes_on_or_can_be_taken_up(tmp_path: Path) -> None:
+    both = HubProcess(tmp_path, command="up", HUB_RUN_GRACE="1")
+    both.options = ["--pace", "0.2"]
+    with both:
+        id = both.json("new")["id"]
+        with both.beside("watch", id, "--json", "--tail", "500") as watch:
+            both.json("send", id, "analyse access.log")
+            wait_until(lambda: watch.out.count('"log.add"') >= 3, "the run's first entries")
+            assert both.json("show", id)["document"]["running"]
+            both.kill()
+            both.options = []
+            both.start()
+
+            def ended() -> bool:
+                document = both.json("show", id)["document"]
+                if not document["running"] and document["run"]["status"] == "interrupted":
+                    both.json("control", id, "nudge")
+                return bool(document["run"]["status"] == "finished")
+
+            wait_until(ended, "the run's end", seconds=60)
+            entries = both.json("show", id, "-n", "500")["entries"]
+            wait_until(lambda: entries[-1]["id"] in watch.out)
+        seen = [
+            entry["no"]
+            for line in watch.lines
+            for entry in (
+                line["entries"]
+                if line["event"] == "snapshot"
+                else [part["entry"] for part in line.get("parts", []) if part["kind"] == "log.add"]
+            )
+        ]
+        assert seen == [entry["no"] for entry in entries]
+
+
+def test_a_sample_is_written_and_an_agent_alone_says_what_it_lacks(tmp_path: Path) -> None:
+    done = run_command("agent", "demo", "--sample", str(tmp_path / "s.log"), "--lines", "100")
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "s.log").read_text().splitlines()) == 100
+    alone = run_command("agent", "demo", "--data-dir", str(tmp_path / "none"))
+    assert alone.returncode == 1
+    assert "[not_running]" in alone.stderr
+    wrong = run_command("agent", "demo", "--files", str(tmp_path / "none"))
+    assert wrong.returncode == 1
+    assert "no such folder" in wrong.stderr
+    assert processes_naming(str(tmp_path)) == []
