@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hub.agent.log import Log, LogItem
     from hub.agent.notifications import Notification, NotificationManager, NotificationPriority, NotificationType
     from hub.agent.opening import create, open
+    from hub.agent.portal import SyncClient, connect_sync
     from hub.agent.secret import forget_secret, register_secret
     from hub.agent.tasks import DeferredTask
     from hub.core.errors import (
@@ -65,6 +66,7 @@ __all__ = [
     "RunLost",
     "RunRequired",
     "RunStopped",
+    "SyncClient",
     "TooLarge",
     "Unauthorized",
     "Unavailable",
@@ -72,6 +74,7 @@ __all__ = [
     "UnknownType",
     "UserMessage",
     "connect",
+    "connect_sync",
     "create",
     "forget_secret",
     "open",
@@ -106,6 +109,10 @@ _MODULES: Final = {
     "hub.agent.opening": (
         "create",
         "open",
+    ),
+    "hub.agent.portal": (
+        "SyncClient",
+        "connect_sync",
     ),
     "hub.agent.secret": (
         "forget_secret",

@@ -118,11 +118,10 @@ class Client:
 
     async def _end(self, leave: float) -> None:
         self._unbind()
-        for agent in self._agents:
-            await agent.stop()
         error: HubError | None = None
         try:
             async with asyncio.timeout(leave):
+                await asyncio.gather(*(agent.stop() for agent in self._agents))
                 error = await self._flush()
         except TimeoutError:
             pass

@@ -9,23 +9,23 @@ import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from hub.agent.config import UserMessage
 from hub.agent.context import AgentContext
 from hub.agent.driving import LooseTasks
+from hub.agent.link import Link
 from hub.agent.tasks import DeferredTask
 from hub.core.errors import Busy, HubError, InvalidRequest, Unavailable
 from hub.core.position import Position
 from hub.core.requests import RunRef, RunSet
 
-if TYPE_CHECKING:
-    from hub.agent.connect import Client
-
 _log = logging.getLogger(__name__)
 
 REACH: Final = 30.0
 """Seconds for a context's view to come to where its run began."""
+LEAVE: Final = 10.0
+"""Seconds for runs to end when their agent is served no more."""
 IDLE: Final = 256
 """Contexts without a run that stay open for their next message."""
 
@@ -33,10 +33,40 @@ Handler = Callable[[AgentContext, UserMessage], Awaitable[None] | None]
 H = TypeVar("H", bound=Handler)
 
 
+class Asking(Protocol):
+    """A way to the hub, while it is ``up``."""
+
+    @property
+    def up(self) -> bool: ...
+
+    async def ask(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Any request of the protocol. Raises HubError."""
+
+
+class Host(Protocol):
+    """Where an agent is served: a connection to a hub, or the hub's own process."""
+
+    @property
+    def error(self) -> HubError | None:
+        """Why the hub will not have us any more, or None."""
+
+    @property
+    def connection(self) -> Asking: ...
+
+    @property
+    def link(self) -> Link: ...
+
+    async def open(self, id: str) -> AgentContext:
+        """Raises NotFound."""
+
+    async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Raises HubError."""
+
+
 class Agent:
     """Takes runs of one agent. Made by ``client.agent``."""
 
-    def __init__(self, client: Client, name: str, capacity: int) -> None:
+    def __init__(self, client: Host, name: str, capacity: int) -> None:
         if capacity < 1:
             raise InvalidRequest("an agent's capacity is 1 or more")
         self.name = name
@@ -122,7 +152,7 @@ class Agent:
 
     def event(self, name: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         """An event of the hub, and its acknowledgement; None if it is not for this agent."""
-        if name == "run.start" and self._serving is not None:
+        if name == "run.start" and self._serving is not None and payload.get("agent") == self.name:
             return self._start(payload)
         if name == "run.control" and any(held.id == payload.get("context") for held in self._held):
             if payload.get("action") == "stop":
@@ -220,7 +250,13 @@ class Agent:
         """This process ends: its runs are interrupted, and can be taken up again."""
         for held in self._held:
             held.stop("interrupted")
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if not self._tasks:
+            return
+        try:
+            await asyncio.wait(self._tasks, timeout=LEAVE)
+        finally:
+            for late in self._tasks:  # they wait for a hub that is away
+                late.cancel()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

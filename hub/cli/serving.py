@@ -167,9 +167,10 @@ def _sample_folder(folder: Path) -> Path:
 
 
 def _with_app(name: str, setup: Any) -> Beside:
-    """Agent code inside the hub: contexts of this process go through its node. A coroutine function runs as long as the hub.
+    """Agent code inside the hub. A plain function sets agents up, which are served when it has returned; a coroutine function
+    runs as long as the hub.
 
-    ``setup`` gets the HubServer, which has ``url``, ``token`` and ``node``. Raises StartError if it fails at once.
+    ``setup`` gets an InsideHub. Raises StartError if it fails at once.
     """
 
     @asynccontextmanager
@@ -178,28 +179,29 @@ def _with_app(name: str, setup: Any) -> Beside:
         import inspect
         import logging
 
-        from hub.agent.registry import current_registry
         from hub.core.errors import StartError
-        from hub.node.inprocess import NodeLink
+        from hub.server.inside import InsideHub
 
         log = logging.getLogger("hub.app")
-        unbind = current_registry().bind(NodeLink(hub.node))
+        inside = InsideHub(hub)
         task: asyncio.Future[Any] | None = None
         try:
             try:
-                result = setup(hub)
+                result = setup(inside)
             except Exception as error:
                 log.exception("%s", name)
                 raise StartError(f"--app {name} failed: {type(error).__name__}: {error}") from error
             if inspect.isawaitable(result):
                 task = asyncio.ensure_future(result)
                 task.add_done_callback(lambda done: _tell_failure(log, name, done))
+            else:
+                inside.serve()
             yield
         finally:
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task}, timeout=5.0)
-            unbind()
+            await inside.close()
 
     return beside
 

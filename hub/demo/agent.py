@@ -93,7 +93,7 @@ class DemoAgent:
             ctx.log.log(
                 "info",
                 heading="Taken up again",
-                content=f"The analysis of {escape(source.name)} was interrupted. It starts over.",
+                content=f"The analysis of {escape(source.name)} was not finished. It starts over.",
             )
         ctx.data["work"] = {"message": message, "name": source.name}
         ctx.data["source"] = source.to_data()
@@ -102,11 +102,9 @@ class DemoAgent:
         try:
             table, form = await job.run(self._download, self._files)
         except (RunStopped, asyncio.CancelledError):
-            # A process that ends is no stop: the run is taken up again, so it is not said to be over.
-            if not _is_stopping(ctx):
-                raise
+            # Stopped by somebody, or this process ends. What was under way stays noted: whoever takes the message up
+            # again says that it starts over.
             with suppress(HubError):
-                self._forget_work(ctx)
                 rows = f"{job.rows:,} rows were read. " if job.rows else ""
                 ctx.log.log("info", heading="Stopped", content=f"{rows}Say “analyse again” to start over.")
                 ctx.set_progress("Stopped", active=False)
@@ -168,11 +166,6 @@ class DemoAgent:
     def _forget_work(self, ctx: "AgentContext") -> None:
         if "work" in ctx.data:
             del ctx.data["work"]
-
-
-def _is_stopping(ctx: "AgentContext") -> bool:
-    run = ctx.document()["run"]
-    return run is not None and run["status"] == "stopping"
 
 
 def _load(data: bytes, source: Source, year: int) -> Steps[tuple[Table, Format]]:

@@ -320,6 +320,7 @@ class Dispatch:
             return
         payload = {
             "context": live.id,
+            "agent": worker.agent,
             "run": answer["run"],
             "attempt": answer["attempt"],
             "messages": run["messages"],

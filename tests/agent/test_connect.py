@@ -576,8 +576,8 @@ async def test_a_run_goes_on_over_a_lost_connection(hub: HubServer, client: Clie
     await until(lambda: not client.connection.up)
     go.set()
     await until(lambda: client.connection.up)
-    await until(lambda: not ctx.is_running() and len(record(hub, ctx.id).log.entries) == 3)
-    assert record(hub, ctx.id).document["run"]["status"] == "finished"
+    await until(lambda: record(hub, ctx.id).document["run"]["status"] == "finished")
+    assert len(record(hub, ctx.id).log.entries) == 3
     ctx.communicate("again")  # and it takes runs again
     await until(lambda: len(ctx.log) == 6)
     await end(task)
@@ -605,6 +605,29 @@ async def test_an_agent_that_ends_leaves_its_runs_interrupted(hub: HubServer, cl
     await until(lambda: record(hub, ctx.id).document["run"]["status"] == "interrupted")
     assert isinstance(errors[0], asyncio.CancelledError)
     assert record(hub, ctx.id).document["run"]["messages"]
+
+
+async def test_an_agent_ends_though_the_hub_is_gone(hub: HubServer) -> None:
+    begun = asyncio.Event()
+
+    async def process() -> None:
+        async with connect(hub.url, token=hub.token, leave=0.5) as client:
+            agent = client.agent("steps")
+
+            @agent.on_message
+            async def handle(ctx: AgentContext, message: UserMessage) -> None:
+                begun.set()
+                await asyncio.sleep(60)
+
+            await serve(client, agent)
+            ctx = await client.create(agent="steps")
+            ctx.communicate("m")
+            await begun.wait()
+            await hub.stop()
+            await until(lambda: not client.connection.up)
+
+    with pytest.raises(Unconfirmed):
+        await asyncio.wait_for(process(), 5)
 
 
 async def test_t8_reset_in_mid_run(hub: HubServer, client: Client) -> None:

@@ -78,3 +78,51 @@ def test_one_that_fails_at_once_is_told_and_the_hub_ends(tmp_path: Path) -> None
     done = run_command("serve", *arguments, cwd=tmp_path / "runs")
     assert done.returncode == 1
     assert re.search(r"error: --app agents_for_test:broken failed: ValueError: no luck", done.stderr)
+
+
+SERVED = """
+import time
+from pathlib import Path
+from hub import AgentContext
+
+def setup(hub):
+    agent = hub.agent("inside")
+
+    @agent.on_message
+    async def answer(ctx, message):
+        assert AgentContext.current() is ctx
+        if message.message == "fail":
+            raise ValueError("no luck")
+        entry = ctx.log.log("response", heading="Inside")
+        for word in message.message.split():
+            entry.stream(content=word + " ")
+
+    blocking = hub.agent("blocking")
+
+    @blocking.on_message
+    def block(ctx, message):
+        while not Path(message.message).exists():
+            time.sleep(0.01)
+        ctx.log.log("response", content="awake")
+"""
+
+
+def test_an_agent_is_served_inside_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "served_for_test.py").write_text(SERVED)
+    hub = HubProcess(tmp_path, record="memory")
+    hub.options = ["--app", "served_for_test:setup"]
+    with hub:
+        assert hub.json("health")["agents"] == ["blocking", "inside"]
+        slow = hub.json("new", "--agent", "blocking")["id"]
+        hub.run("send", slow, str(tmp_path / "release"))
+        id = hub.json("new", "--agent", "inside")["id"]
+        done = hub.run("send", id, "one two three", "--wait")
+        assert "one two three" in done.stdout
+        assert not any(entry["content"] == "awake" for entry in hub.json("show", slow)["entries"])
+        hub.run("send", id, "fail", "--wait")
+        shown = hub.json("show", id)
+        assert shown["document"]["run"]["status"] == "failed"
+        assert [e["type"] for e in shown["entries"]] == ["user", "response", "user", "error"]
+        (tmp_path / "release").touch()
+        wait_until(lambda: any(entry["content"] == "awake" for entry in hub.json("show", slow)["entries"]))

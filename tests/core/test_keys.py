@@ -208,3 +208,29 @@ def test_the_key_is_the_last_part() -> None:
     assert [item["kind"] for item in do(state, StateIncr("/n")).parts] == ["patch"]
     request = asked(Apply(context="c", ops=[StateIncr("/n")], key="w/1"))
     assert [item["kind"] for item in work_out(state, request, keyed=False).parts] == ["patch"]
+
+
+def test_taking_back_opens_the_window_again() -> None:
+    table = filled(3)
+    undo = table.apply(part("w/200"), 4)
+    with pytest.raises(KeyExpired):
+        table.find("w/4", "d")
+    undo()
+    assert table.find("w/4", "d") is None
+    assert table.find("w/1", "d") == {"of": "w/1"}
+
+
+def test_after_taking_back_the_oldest_key_still_goes_first() -> None:
+    table = filled(WRITERS, "some key {}")
+    table.apply(part("one more"), 1_000)()
+    table.apply(part("another"), 1_000)
+    assert table.find("some key 1", "d") is None
+    assert table.find("some key 2", "d") == {"of": "some key 2"}
+
+
+def test_the_answer_is_the_callers_own() -> None:
+    state = created()
+    first = do(state, StateIncr("/n"), key="w/1")
+    before, parts = whole(state), str(first.parts)
+    first.result["ok"] = True
+    assert (whole(state), str(first.parts)) == (before, parts)

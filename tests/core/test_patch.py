@@ -83,3 +83,14 @@ def test_what_does_not_fit(op: Any) -> None:
     with pytest.raises(LookupError):
         apply_op(document, op, split(op["path"]))
     assert document == DOCUMENT
+
+
+def test_values_are_copied_into_arrays_too() -> None:
+    for kind in ("add", "replace"):
+        value = [1]
+        document: dict[str, Any] = {"l": [0]}
+        op: Any = {"op": kind, "path": "/l/0", "value": value}
+        apply_op(document, op, ["l", "0"])
+        apply_op(document, {"op": "add", "path": "/l/0/-", "value": 2}, ["l", "0", "-"])
+        assert value == [1]
+        assert document["l"][0] == [1, 2]

@@ -13,10 +13,22 @@ from hub.core.limits import DEFAULT_LIMITS, Limits
 from hub.core.operations import LogAdd, LogAppend, StateIncr, StateMerge
 from hub.core.position import Position
 from hub.core.replica import Pending, Replica
-from hub.core.requests import AnyBody, Apply, Author, Request
+from hub.core.requests import (
+    AnyBody,
+    Apply,
+    Author,
+    Control,
+    QueueEdit,
+    QueueRemove,
+    QueueSend,
+    Request,
+    RunEnd,
+    RunRef,
+    RunStart,
+)
 from hub.core.state import ContextState, DoesNotFit
 from hub.core.work_out import work_out
-from tests.core.making import AGENT, OPERATOR, asked, created, furnished, whole
+from tests.core.making import AGENT, OPERATOR, asked, created, encoded, furnished, whole
 from tests.core.random_requests import BODIES, bind
 
 SMALL = Limits(heading=10, content=60, key=5, value=20, progress=8, queue=3, document=1_800)
@@ -285,3 +297,34 @@ def test_a_duplicate_of_a_pending_write_is_worked_out_again_with_it() -> None:
     assert replica.state.document["state"] == {"n": 1, "m": 1}
     assert again.worked.result == first.worked.result
     assert first.worked.result["seq"] == 3
+
+
+def test_parts_stay_as_they_are_when_what_they_moved_is_changed_after_taking_back() -> None:
+    """A message is the document's own object; parts that move it must have a copy, since it comes back as that object."""
+    state = furnished()
+    first, second = (item["id"] for item in state.document["queue"])
+    start = RunStart(context="c", agent="demo", worker="w1", node="n1")
+    run = RunRef("active", 0)
+    steps: list[list[AnyBody]] = [
+        [start],
+        [QueueSend(context="c", id=second)],
+        [QueueSend(context="c", joined=True)],
+        [start, RunEnd(context="c", run=run, status="interrupted", again=True), QueueRemove(context="c", id=second)],
+        [start, RunEnd(context="c", run=run, status="interrupted"), Control(context="c", action="nudge"), start],
+    ]
+    for bodies in steps:
+        replica = Replica(furnished(), DEFAULT_LIMITS, keyed=True)
+        for number, body in enumerate(bodies):
+            replica.write(asked(bind(body, replica.state), nonce=str(number)))
+        made = [change.parts for change in replica.changes()]
+        texts = [encoded(parts) for parts in made]
+        while replica.pending:
+            replica.drop(replica.pending[-1])
+            for id in (first, second):
+                edited = asked(QueueEdit(context="c", id=id, text="edited"))
+                undo = None
+                if any(item["id"] == id for item in replica.state.document["queue"]):
+                    undo = work_out(replica.state, edited, DEFAULT_LIMITS).undo
+                assert [encoded(parts) for parts in made] == texts
+                if undo:
+                    undo()

@@ -238,3 +238,12 @@ def test_deleting_what_is_not_there() -> None:
     assert state.data == {}
     undo()
     assert whole(state) == before
+
+
+def test_the_size_is_exact_over_a_reset() -> None:
+    state = created()
+    do(state, *[LogAdd("info")] * 12)
+    undo = state.apply(change(state, {"kind": "log.reset", "log_id": "another, longer id"}))
+    assert state.size == json_size(state.document)
+    undo()
+    assert state.size == json_size(state.document)

@@ -157,7 +157,6 @@ async def test_stop_ends_it_between_two_chunks(how: str) -> None:
     stopped = entries(ctx)[-1]
     assert stopped.heading == "Stopped"
     assert "rows were read. Say “analyse again” to start over." in stopped.content
-    assert "work" not in ctx.data
     await say(make_agent(Uploads(u1=LOG)), ctx, "analyse again")
     assert ctx.output_data["analysis"]["rows"] == 19_980
 

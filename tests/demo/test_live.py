@@ -76,7 +76,8 @@ async def readers(hub: HubServer) -> AsyncIterator[list[Reader]]:
 async def serving(hub: HubServer, tmp_path: Path) -> AsyncIterator[list[asyncio.Future[None]]]:
     """A demo agent that is connected; others that the test adds are ended as well."""
     (tmp_path / "t.csv").write_text("a,b\n1,x\n5,y\n")
-    agents = [asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path, pace=0.005))]
+    agents: list[asyncio.Future[None]] = []
+    agents.append(asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path, pace=0.005)))
     await until(lambda: agents[0].done() or hub.node.dispatch.agents, "the agent to be there")
     yield agents
     for agent in agents:
