@@ -103,10 +103,10 @@ class AgentContext(Running):
         self.id = writer.id
         self.config = config
         self.writer = writer
-        self.data = DataMapping(writer)
-        self.output_data = OutputMapping(writer)
-        self.state = StateMapping(writer)
-        self.metadata = MetadataMapping(writer)
+        self._data = DataMapping(writer)
+        self._output_data = OutputMapping(writer)
+        self._state = StateMapping(writer)
+        self._metadata = MetadataMapping(writer)
         self.session_context = SessionContext(writer)
         self.message_queue = MessageQueue(writer)
         self._registry = registry
@@ -199,7 +199,8 @@ class AgentContext(Running):
         """Add an entry to every live context. Returns those of the contexts that are live in this process.
 
         With a hub, live is what some node has in memory, sleeping contexts are not woken, and an agent reaches those that
-        its token covers. The entries have one id. Raises UnknownType, InvalidValue.
+        its token covers. The entries have one id; in a process of its own none are returned, since the hub makes them.
+        Raises UnknownType, InvalidValue.
         """
         registry = current_registry()
         add: LogAdd = Log.addition(type, heading, content, kvps, id or generate_id() + generate_id(), pairs)
@@ -208,7 +209,8 @@ class AgentContext(Running):
         for context in registry.all():
             if getattr(context.writer.link, "decides", False):
                 context.writer.add_by_broadcast(add)
-            entries.append(LogItem(context.log, add.id, context.log.peek(add.id)))
+            if getattr(context.writer.link, "names_broadcasts", True):
+                entries.append(context.log.expected(add))
         registry.link.broadcast(add.id, add)
         return entries
 
@@ -303,7 +305,43 @@ class AgentContext(Running):
             shown: dict[str, Any] = own({**document["output"], **{name: document[name] for name in _SHOWN}})
             return shown
 
-    # data by key
+    # data
+
+    @property
+    def data(self) -> DataMapping:
+        """Private data, a live mapping: for the context's agents and operators, never for viewers."""
+        return self._data
+
+    @data.setter
+    def data(self, value: Mapping[str, Any]) -> None:
+        self._data.replace(value)
+
+    @property
+    def output_data(self) -> OutputMapping:
+        """What the context has to show for itself, a live mapping."""
+        return self._output_data
+
+    @output_data.setter
+    def output_data(self, value: Mapping[str, Any]) -> None:
+        self._output_data.replace(value)
+
+    @property
+    def state(self) -> StateMapping:
+        """Session state, a live mapping with operations that are safe against other writers."""
+        return self._state
+
+    @state.setter
+    def state(self, value: Mapping[str, Any]) -> None:
+        self._state.replace(value)
+
+    @property
+    def metadata(self) -> MetadataMapping:
+        """Metadata, a live mapping."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, value: Mapping[str, Any]) -> None:
+        self._metadata.replace(value)
 
     def set_data(self, key: str, value: Any) -> None:
         """Keep a private value: seen by agents and operators only. Raises InvalidValue."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import aiohttp
@@ -15,7 +16,7 @@ async def upload(connection: Connection, name: str, data: bytes, type: str) -> d
     headers = {"Authorization": f"Bearer {await connection.token()}", "Content-Type": type}
     try:
         async with connection.http.post(
-            f"{connection.url}/api/v1/uploads", params={"name": name}, data=data, headers=headers
+            f"{connection.url}/api/v1/uploads", params={"name": name}, data=io.BytesIO(data), headers=headers
         ) as response:
             if response.status != 200:
                 raise await _refusal(response)

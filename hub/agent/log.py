@@ -159,6 +159,25 @@ class Log:
         entry = self.peek(id)
         return None if entry is None else LogItem(self, id, entry)
 
+    def expected(self, add: LogAdd) -> LogItem:
+        """An entry that is there, or on its way."""
+        assert add.id is not None
+        entry = self.peek(add.id)
+        if entry is None:
+            no, now = len(self), self._writer.link.now()
+            entry = LogEntry(
+                {
+                    "no": no,
+                    "id": add.id,
+                    "type": add.type,
+                    "heading": add.heading,
+                    "content": add.content,
+                    "kvps": add.kvps,
+                    "timestamp": now,
+                }
+            )
+        return LogItem(self, add.id, entry)
+
     def peek(self, id: str) -> LogEntry | None:
         """The core's entry with an id, for this package."""
         with self._writer.lock:

@@ -36,6 +36,9 @@ _INTERNAL: Final = {"ok": False, "error": {"code": "internal", "message": "the h
 class RemoteLink:
     """``Link`` over a connection. Its thread is the event loop that the client was made on."""
 
+    names_broadcasts: Final = False
+    """The hub makes the ids of entries that go to every context."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.connection: Connection
         self.author = Author("", Role.AGENT)

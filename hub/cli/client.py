@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,7 +114,7 @@ async def change(target: Target, name: str, payload: dict[str, Any]) -> dict[str
 
 async def upload(target: Target, name: str, data: bytes) -> dict[str, Any]:
     """Keep a file at the hub; returns its upload ``{id, name, size, type, expires_at}``. Raises HubError."""
-    return (await _http(target, "POST", "/api/v1/uploads", params={"name": name}, data=data))["upload"]  # type: ignore[no-any-return]
+    return (await _http(target, "POST", "/api/v1/uploads", params={"name": name}, data=io.BytesIO(data)))["upload"]  # type: ignore[no-any-return]
 
 
 async def health(target: Target) -> dict[str, Any]:

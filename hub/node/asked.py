@@ -17,7 +17,7 @@ from hub.fanout.room import Viewer
 from hub.node.live import LiveContext
 from hub.node.node import Node
 from hub.node.rights import Identity, check_sees
-from hub.node.subscribing import subscribe_context
+from hub.node.subscribing import Subscribed, nothing, subscribe_context
 from hub.node.worker import Call, SessionWorker
 from hub.wire import messages as wire
 
@@ -35,7 +35,6 @@ class Asked:
         self._topics: set[str] = set()
         self._workers: dict[str, SessionWorker] = {}
         self._handlers: dict[type, Callable[[Any], Awaitable[dict[str, Any]]]] = {
-            wire.Subscribe: self._subscribe,
             wire.Unsubscribe: self._unsubscribe,
             wire.ContextGet: self._context_get,
             wire.ContextsPage: self._contexts_page,
@@ -98,7 +97,8 @@ class Asked:
 
     # topics
 
-    async def _subscribe(self, body: wire.Subscribe) -> dict[str, Any]:
+    async def subscribe(self, body: wire.Subscribe) -> Subscribed:
+        """Join a topic. The reply, and what sends what was missed."""
         new = body.topic not in self._topics
         if new and len(self._topics) >= self.node.settings.subscriptions:
             raise RateLimited(f"a connection has at most {self.node.settings.subscriptions} subscriptions")
@@ -110,13 +110,13 @@ class Asked:
                 self._leave(body.topic)
             raise
 
-    async def _join(self, body: wire.Subscribe) -> dict[str, Any]:
+    async def _join(self, body: wire.Subscribe) -> Subscribed:
         if body.topic == "contexts":
             self.node.rows.join(self._outbox, self.identity)
-            return await self.node.page(self.identity, None, 100, types=lambda type: type != "background")
+            return await self.node.page(self.identity, None, 100, types=lambda type: type != "background"), nothing
         if body.topic == "notices":
             self.node.notices.topic.join(self._outbox, self.identity)
-            return await self.node.notices.rows(self.identity)
+            return await self.node.notices.rows(self.identity), nothing
         kind, colon, id = body.topic.partition(":")
         if kind != "context" or not colon:
             raise NotFound(f"no topic {body.topic[:80]!r}: topics are contexts, notices and context:<id>")
@@ -130,9 +130,9 @@ class Asked:
             if self.closed:
                 raise Unavailable("the connection is closing")
             current = partial(self._is_current, live)
-            reply = await subscribe_context(self.node.record, live, self._outbox, viewer, body, current)
-            if reply is not None:
-                return reply
+            subscribed = await subscribe_context(self.node.record, live, self._outbox, viewer, body, current)
+            if subscribed is not None:
+                return subscribed
 
     def _is_current(self, live: LiveContext) -> bool:
         return not self.closed and self.node.contexts.live.get(live.id) is live

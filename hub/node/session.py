@@ -52,6 +52,8 @@ class Session:
             check_request(self.identity, name)
             if isinstance(body, wire.ApplyMany):
                 self._apply_many(body, done)
+            elif isinstance(body, wire.Subscribe):
+                self._later(self._subscribe(body, done), done)
             elif isinstance(body, wire.Asked):
                 self._later(self._ask(body), done)
             else:
@@ -84,6 +86,11 @@ class Session:
         task = asyncio.get_running_loop().create_task(answer())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _subscribe(self, body: wire.Subscribe, done: Done) -> None:
+        reply, send_missed = await self._patiently(self._deadline(), lambda: self._asked.subscribe(body))
+        done(reply)
+        send_missed()
 
     async def _ask(self, body: wire.Asked) -> dict[str, Any]:
         if isinstance(body, wire.Broadcast):  # its changes wait by themselves

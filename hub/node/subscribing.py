@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hub.core.errors import Conflict, NotFound, Unavailable
@@ -18,26 +19,34 @@ MOST_REPLAYED = 2_048
 """Changes that are read from the stream for one client; who missed more gets a snapshot."""
 
 
+Subscribed = tuple[dict[str, Any], Callable[[], None]]
+"""The reply, and what sends what was missed: to be called right after the reply, before anything newer is sent."""
+
+
 async def subscribe_context(
     record: Record, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe, current: Callable[[], bool]
-) -> dict[str, Any] | None:
-    """Join the room, and give the reply of ``subscribe``. What was missed is sent before anything newer.
+) -> Subscribed | None:
+    """Join the room, and give the reply of ``subscribe``.
 
     ``current``: whether the context is still the one that is live. If not, nobody joins, and the answer is None.
     """
     audience = live.audience
     if body.from_ is None:
         audience.join(outbox, viewer)
-        return audience.full_reply(viewer, body.tail, None)
+        return audience.full_reply(viewer, body.tail, None), nothing
     position = body.from_.position
     missed, reason = await _missed(record, live, viewer, position)
     if not current():
         return None
     audience.join(outbox, viewer)
     if missed is None:
-        return audience.full_reply(viewer, body.tail, reason)
-    audience.replay(outbox, viewer, missed)
-    return {"epoch": position.epoch, "seq": position.seq, "recovered": True}
+        return audience.full_reply(viewer, body.tail, reason), nothing
+    reply = {"epoch": position.epoch, "seq": position.seq, "recovered": True}
+    return reply, partial(audience.replay, outbox, viewer, missed)
+
+
+def nothing() -> None:
+    """There is nothing to send after the reply."""
 
 
 async def _missed(

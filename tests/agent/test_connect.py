@@ -281,7 +281,7 @@ async def test_notices_and_broadcasts(hub: HubServer, client: Client) -> None:
     background = await client.create(id="two", type="background")
     manager = AgentContext.get_notification_manager()
     manager.send_notification("warning", "Message", id="n1", expires_at="2999-01-01T00:00:00Z")
-    AgentContext.log_to_all("warning", "Maintenance", "soon")
+    assert AgentContext.log_to_all("warning", "Maintenance", "soon") == []
     await client.link.settle()
     assert hub.node.notices.get("n1")["message"] == "Message"  # type: ignore[index]
     await until(lambda: [len(context.log) for context in (ctx, background)] == [1, 1])

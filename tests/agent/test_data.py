@@ -56,6 +56,17 @@ def test_08_live_mappings(name: str) -> None:
     assert _changes(before, ctx.version) == 2
 
 
+def test_08_assigning_all_of_it_is_a_change() -> None:
+    ctx = AgentContext(data={"a": 1, "b": 2}, state={"a": 1})
+    ctx.data = {"b": 3}  # type: ignore[assignment]
+    ctx.state = {"c": 1}  # type: ignore[assignment]
+    ctx.output_data = {"d": 1}  # type: ignore[assignment]
+    ctx.metadata = {"e": 1}  # type: ignore[assignment]
+    assert ctx.data == {"b": 3}
+    document = ctx.document()
+    assert (document["state"], document["output"], document["metadata"]) == ({"c": 1}, {"d": 1}, {"e": 1})
+
+
 def test_08_what_was_given_is_not_shared() -> None:
     given: dict[str, Any] = {"list": [1]}
     ctx = AgentContext(data=given, output_data=given, state=given)

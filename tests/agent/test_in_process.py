@@ -123,6 +123,7 @@ async def test_17_log_to_all(hub: HubServer) -> None:
     await hub_package.create(id="two", type="background")
     AgentContext.get("two").close()  # type: ignore[union-attr]
     entries = AgentContext.log_to_all("warning", "Maintenance", a=1)
+    assert entries[0].heading == "Maintenance"  # it is on its way
     await until(lambda: len(hub.node.contexts.live["two"].replica.state.log.entries) == 1)
     await until(lambda: len(ctx.log) == 1)
     assert [entry.heading for entry in entries] == ["Maintenance"]

@@ -352,7 +352,7 @@ def test_many_waiting_writes_cost_little_each(link: RecordLink) -> None:
         link.others(Apply(context="one", ops=[LogAdd(type="info", heading="others")]))
     link.deliver("one")
     spent = time.process_time() - begun
-    assert spent < 8, f"{spent:.1f} s"
+    assert spent < 20, f"{spent:.1f} s"
     entries = ctx.log.entries()
     for number in range(8):
         assert [e.content for e in entries if e.heading == str(number)] == [str(n) for n in range(1000)]

@@ -37,30 +37,40 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.problems: list[str] = []
-        self.navigations = 0
+        self.loads = 0
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("console", lambda message: self._heard(message))
-        page.on("framenavigated", lambda frame: self._moved())
+        page.on("load", lambda _: self._loaded())
 
     def _heard(self, message: Any) -> None:
         # While the hub is away its address does not answer; the page says so itself.
         if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text:
             self.problems.append(message.text)
 
-    def _moved(self) -> None:
-        self.navigations += 1
+    def _loaded(self) -> None:
+        self.loads += 1
 
-    async def entries(self) -> list[str]:
-        """The ids of the entries that the page shows, in its order."""
-        found: list[str] = await self.page.evaluate(
-            "() => [...document.querySelectorAll('[data-entry-id]')].map(e => e.dataset.entryId)"
+    async def entries(self) -> list[list[str]]:
+        """Id, heading and content of all entries that the page holds, in its order."""
+        found: list[list[str]] = await self.page.evaluate(
+            """() => globalThis.sessionHub.app.session.value.log.cells
+                 .map(cell => cell.entry.value).map(e => [e.id, e.heading, e.content])"""
         )
         return found
 
-    async def wait_for_text(self, text: str, seconds: float = SECONDS) -> None:
-        await self.page.wait_for_function(
-            "text => document.body.innerText.includes(text)", arg=text, timeout=seconds * 1000
+    async def shown(self) -> list[str]:
+        """Ids of the entries that are rendered, in their order on the page."""
+        ids: list[str] = await self.page.evaluate(
+            "() => [...document.querySelectorAll('.entry[data-id]')].map(e => e.dataset.id)"
         )
+        return ids
+
+    async def online(self, seconds: float = SECONDS) -> None:
+        """Wait until the page is connected and says so."""
+        await self.page.wait_for_selector(".layout[data-link=online]", timeout=seconds * 1000)
+
+    async def wait_for_text(self, text: str, seconds: float = SECONDS) -> None:
+        await self.page.get_by_text(text).last.wait_for(timeout=seconds * 1000)
 
 
 @asynccontextmanager
@@ -72,5 +82,6 @@ async def tab(
     page = await context.new_page()
     opened = Tab(page)
     await page.goto(f"{hub.url}{path}#token={hub.token}")
+    await opened.online()
     yield opened
     await context.close()

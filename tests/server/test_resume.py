@@ -20,7 +20,7 @@ def incr(path: str = "/n") -> list[dict[str, Any]]:
 async def write(client: Client, count: int, ops: list[dict[str, Any]] | None = None) -> int:
     """So many changes; the seq of the last one."""
     replies = await asyncio.gather(*(client.ok("apply", context="c", ops=ops or incr()) for _ in range(count)))
-    return max(reply["seq"] for reply in replies)
+    return int(max(reply["seq"] for reply in replies))
 
 
 @pytest.mark.parametrize("deliver", ["patch", "snapshot"])
@@ -98,13 +98,13 @@ async def test_much_older_gets_a_snapshot_with_the_tail(people: People, op: Clie
     epoch = (await op.ok("context.get", context="c"))["epoch"]
     for _ in range(5):
         await write(op, 500, [{"op": "log.add", "type": "info"}])
+    log = (await op.ok("context.get", context="c"))["document"]["log"]["id"]
     for deliver in ("patch", "snapshot"):
         at = {"epoch": epoch, "seq": 1}
         reply = await op.ok("subscribe", topic="context:c", deliver=deliver, from_=at)
         assert (reply["recovered"], reply["reason"]) == (False, "too_far_behind")
         assert reply["seq"] == 2501
         assert [entry["no"] for entry in reply["entries"]] == list(range(2450, 2500))
-    log = reply["log_id"]
     page = await op.ok("log.page", context="c", log=log, before=2450, limit=10)
     assert [entry["no"] for entry in page["entries"]] == list(range(2449, 2439, -1))
     assert (await op.ok("log.page", context="c", log=log, before=0))["entries"] == []
@@ -119,7 +119,7 @@ async def test_the_tail_is_whole_and_bounded(people: People, op: Client) -> None
     assert [entry["no"] for entry in reply["entries"]] == [3, 4]
     assert all(len(entry["content"]) == 100_000 for entry in reply["entries"])
     assert (await op.ok("subscribe", topic="context:c", tail=0))["entries"] == []
-    await write(op, 1, [{"op": "log.add", "type": "info", "content": "ü" * 200_000}])
+    await write(op, 1, [{"op": "log.add", "type": "info", "content": "ü" * 150_000}])
     assert [entry["no"] for entry in (await op.ok("subscribe", topic="context:c"))["entries"]] == [5]
 
 
@@ -187,6 +187,7 @@ async def test_a_hundred_random_disconnects(tmp_path: Path, record: str) -> None
                     ]
                 )
                 await asyncio.gather(*(writer.ok("apply", context="c", ops=ops) for _ in range(own.randrange(1, 4))))
+                await asyncio.sleep(0.005)  # not as fast as it goes: the readers share this processor
 
         writers = [asyncio.create_task(scribble(n)) for n in range(3)]
         followers = [Follower("c") for _ in range(4)]
