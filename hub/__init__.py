@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hub.agent.connect import Client, connect
     from hub.agent.context import AgentContext
     from hub.agent.errors import RunStopped, Unconfirmed
-    from hub.agent.log import Log, LogItem
+    from hub.agent.log import Log
+    from hub.agent.log_item import LogItem
     from hub.agent.notifications import Notification, NotificationManager, NotificationPriority, NotificationType
     from hub.agent.opening import create, open
     from hub.agent.portal import SyncClient, connect_sync
@@ -96,10 +97,8 @@ _MODULES: Final = {
         "RunStopped",
         "Unconfirmed",
     ),
-    "hub.agent.log": (
-        "Log",
-        "LogItem",
-    ),
+    "hub.agent.log": ("Log",),
+    "hub.agent.log_item": ("LogItem",),
     "hub.agent.notifications": (
         "Notification",
         "NotificationManager",

@@ -12,7 +12,8 @@ from hub.agent.batch import batch_of, batched
 from hub.agent.config import AgentConfig, AgentContextType, to_type
 from hub.agent.ids import check_context_id, generate_id
 from hub.agent.link import Link
-from hub.agent.log import Log, LogItem
+from hub.agent.log import Log
+from hub.agent.log_item import LogItem
 from hub.agent.mappings import DataMapping, MetadataMapping, OutputMapping, StateMapping
 from hub.agent.message_queue import MessageQueue
 from hub.agent.moments import to_datetime, to_text

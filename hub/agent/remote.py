@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Coroutine
+from itertools import islice
 from typing import Any, Final
 
 from hub.agent.channel import Channel
@@ -43,10 +44,14 @@ class RemoteLink:
         self.connection: Connection
         self.author = Author("", Role.AGENT)
         self.message_bytes = 1_048_576
+        self.subscriptions = 1_000
+        """Contexts that the hub lets one connection follow. Further ones are written to, and follow when there is room."""
         self._loop = loop
         self._context = contextvars.copy_context()  # what is done here is nobody's run
         self._channels: dict[str, Channel] = {}
         self._ready: dict[Channel, None] = {}
+        self._following: set[Channel] = set()
+        self._no_room: dict[Channel, None] = {}
         self._pumping = False
         self._loose: dict[str, tuple[str, dict[str, Any]]] = {}
         self._settled = asyncio.Event()
@@ -134,7 +139,7 @@ class RemoteLink:
         applies: list[tuple[Channel, list[Request], list[dict[str, Any]]]] = []
         size = 0
         for channel in ready:
-            if channel.wants_subscription:
+            if channel.wants_subscription and self._may_follow(channel):
                 self._run(self._subscribe(channel, channel.subscription()))
             group = channel.next()
             if not group:
@@ -228,7 +233,23 @@ class RemoteLink:
         channel.resting = False
         self._look_at(channel)
 
+    def _may_follow(self, channel: Channel) -> bool:
+        """Whether there is room for another subscription. A context that was not made here cannot do without."""
+        if channel in self._following or len(self._following) < self.subscriptions:
+            self._following.add(channel)
+            self._no_room.pop(channel, None)
+            return True
+        if channel.position is None:
+            channel.closed("rate_limited")
+        else:
+            self._no_room[channel] = None
+        return False
+
     def _drop(self, channel: Channel) -> None:
+        self._following.discard(channel)
+        self._no_room.pop(channel, None)
+        for waiting in islice(self._no_room, max(0, self.subscriptions - len(self._following))):
+            self._look_at(waiting)
         if self._channels.get(channel.context.id) is channel:
             del self._channels[channel.context.id]
             if channel.subscribed:
@@ -312,6 +333,7 @@ class RemoteLink:
         self.author = Author(str(hello.get("sub", "")), Role(hello.get("role", "agent")))
         limits = hello.get("limits") or {}
         self.message_bytes = int(limits.get("message_bytes", self.message_bytes))
+        self.subscriptions = int(limits.get("subscriptions", self.subscriptions))
         for channel in list(self._channels.values()):
             self._look_at(channel)
         for key in list(self._loose):
@@ -321,6 +343,7 @@ class RemoteLink:
         """The connection is gone; with an error, for good."""
         for channel in list(self._channels.values()):
             channel.down()
+        self._following.clear()
         if error is not None:
             self.end(error)
 

@@ -11,25 +11,19 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from itertools import islice
 from typing import Any, Final
 
 from hub.agent.batch import Batch, batch_of
 from hub.agent.current import run_of
 from hub.agent.ids import writer_name
 from hub.agent.link import Link
+from hub.agent.tally import Tally, closing_error
 from hub.agent.view import View
 from hub.core.changes import Change, Part
 from hub.core.errors import (
-    Exists,
-    Forbidden,
     HubError,
     InvalidRequest,
-    NotFound,
     Overloaded,
-    Removed,
-    RunLost,
-    Unavailable,
 )
 from hub.core.limits import Limits
 from hub.core.position import Position
@@ -60,15 +54,6 @@ JOINED_LENGTH: Final = 65_536
 WAIT: Final = 5.0
 """Seconds that a thread waits for room."""
 
-_CLOSED: Final[dict[str, type[HubError]]] = {
-    "exists": Exists,
-    "removed": Removed,
-    "replaced": Removed,
-    "not_found": NotFound,
-    "missing": NotFound,
-    "forbidden": Forbidden,
-}
-
 
 class Writer:
     """One facade's way to its context: the view, what waits to be sent, what is under way."""
@@ -98,11 +83,8 @@ class Writer:
         self._held_back = False
         self._weights: dict[Pending, int] = {}
         self._bytes = 0
-        self._asked = 0
-        self._settled = 0
-        self._waiting: deque[tuple[int, Future[None], RunRef | None]] = deque()
+        self._tally = Tally()
         self._outcomes: dict[str, Future[dict[str, Any]]] = {}
-        self._failures: list[tuple[RunRef | None, HubError]] = []
         self._watchers: list[Callable[[], object]] = []
         self._batches: list[Batch] = []
         self._lost = False
@@ -120,7 +102,7 @@ class Writer:
     @property
     def unconfirmed(self) -> int:
         """How many writes the record has not confirmed."""
-        return self._asked - self._settled
+        return self._tally.asked - self._tally.settled
 
     # writing
 
@@ -193,7 +175,7 @@ class Writer:
         self._joined = 1
         self._weights[pending] = weight
         self._bytes += weight
-        self._asked += 1
+        self._tally.asked += 1
         if isinstance(body, Remove):
             self.closed_by = "removed"
         self._tell()
@@ -287,16 +269,15 @@ class Writer:
 
     def flushed(self) -> Future[None]:
         """Done once the record has all writes up to now; with the error if some were refused since the last time."""
-        done: Future[None] = Future()
         with self.lock:
-            self._waiting.append((self._asked, done, run_of(self.id)))
+            done = self._tally.wait(run_of(self.id))
         self._release()
         return done
 
     def raise_failures(self) -> None:
         """Raises the first refusal that nobody has heard of; the others are its notes."""
         with self.lock:
-            error = self._take_failures(run_of(self.id))
+            error = self._tally.take_failures(run_of(self.id))
         if error is not None:
             raise error
 
@@ -322,17 +303,9 @@ class Writer:
             told()
 
     def _release(self) -> None:
-        ready: list[tuple[Future[None], HubError | None]] = []
         with self.lock:
-            while self._waiting and self._waiting[0][0] <= self._settled:
-                _, done, run = self._waiting.popleft()
-                if done.set_running_or_notify_cancel():
-                    ready.append((done, self._take_failures(run)))
-        for done, error in ready:
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(None)
+            ready = self._tally.ready()
+        self._tally.tell(ready)
 
     # what the link calls
 
@@ -381,7 +354,7 @@ class Writer:
             if creation:
                 self._closing = self._closing or error
             elif outcome is None:
-                self._failures.append((self._lost_run(pending, error), error))
+                self._tally.fail(error, pending.request.body)
             self._tell()
         if outcome is not None:
             outcome.set_exception(error)
@@ -420,12 +393,12 @@ class Writer:
             error = self._closing_error()
             outcomes, self._outcomes = self._outcomes, {}
             if first and (self._unsent or self._under_way or self._closing):
-                self._failures.append((None, error))
+                self._tally.fail(error)
             self._unsent.clear()
             self._under_way.clear()
             self._weights.clear()
             self._bytes = 0
-            self._settled = self._asked
+            self._tally.settled = self._tally.asked
             self._room.notify_all()
             if not self.ready.done():
                 self.ready.set_exception(error)
@@ -459,7 +432,7 @@ class Writer:
         return closing_error(self.id, self.closed_by or "")
 
     def _end(self, pending: Pending) -> None:
-        self._settled += 1
+        self._tally.settled += 1
         self._bytes -= self._weights.pop(pending, 0)
         self._room.notify_all()
 
@@ -469,16 +442,6 @@ class Writer:
             wake, self._held_back = self._held_back, False
         if wake:
             self.link.wake(self)
-
-    def _lost_run(self, pending: Pending, error: HubError) -> RunRef | None:
-        body = pending.request.body
-        return body.run if isinstance(error, RunLost) and isinstance(body, Apply) else None
-
-    def _take_failures(self, run: RunRef | None) -> HubError | None:
-        """The first refusal, with the others as notes. Late writes of a run that is over concern nobody but its own code."""
-        taken, self._failures = self._failures, []
-        errors = [error for lost, error in taken if lost is None or lost == run]
-        return _first(errors) if errors else None
 
     def _fold(self) -> None:
         self._guarded(self.view.fold)
@@ -492,18 +455,6 @@ class Writer:
             self.link.attach(self, create=False, replace=False)
 
 
-def closing_error(id: str, reason: str) -> HubError:
-    """The error for writes on a context that was closed for ``reason``."""
-    cls = _CLOSED.get(reason, Unavailable)
-    texts = {
-        "exists": "exists already at the hub; nothing written here was kept",
-        "removed": "was removed",
-        "replaced": "was replaced by another of the same id",
-        "not_found": "does not exist, or is not yours to see",
-    }
-    return cls(f"context {id!r} {texts.get(reason, f'is closed here: {reason}')}")
-
-
 def _runs_a_loop() -> bool:
     """Whether this thread runs an event loop, which must not wait."""
     try:
@@ -511,12 +462,3 @@ def _runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _first(failures: Sequence[HubError]) -> HubError:
-    error = failures[0]
-    for other in islice(failures, 1, 20):
-        error.add_note(f"and {other.code}: {other.message}")
-    if len(failures) > 20:
-        error.add_note(f"and {len(failures) - 20:,} more")
-    return error

@@ -141,7 +141,7 @@ def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside:
         command = own_command("agent", "demo", "--data-dir", str(folder), "--files", str(named), "--end-with-stdin")
         async with Companion("the demo agent", [*command, "--pace", str(pace)]):
             for _ in range(int(AGENT_SECONDS / 0.02)):
-                if hub.node.dispatch.agents:
+                if "demo" in hub.node.dispatch.agents:
                     break
                 await asyncio.sleep(0.02)
             else:

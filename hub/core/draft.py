@@ -99,7 +99,8 @@ class Draft:
             state.position = self.before
             return self._answer(self.before, result)
         for name in self._touched:
-            self.replace(str(self.position), "versions", name)
+            moved: PatchOp = {"op": "replace", "path": f"/versions/{name}", "value": str(self.position)}
+            self._do(moved, ["versions", name])
         if state.size - self._free > self._size and state.size - self._free > self.limits.document:
             raise TooLarge(
                 f"the context would take {state.size:,} bytes, more than the {self.limits.document:,} allowed; "

@@ -14,6 +14,7 @@ from hub.core.errors import Exists, HubError, NotFound, Unavailable
 from hub.core.limits import Limits
 from hub.core.position import Position
 from hub.core.requests import AnyBody, Author, Create, Request
+from hub.core.state import ContextState
 from hub.core.times import iso
 from hub.node.live import Answer, Done, LiveContext, Watcher, request_size
 from hub.record.port import Append, Appended, Outcome, Record
@@ -275,19 +276,25 @@ class Contexts:
         _log.warning("context %s is missing in the record; writing it anew", live.id)
         position = Position(secrets.token_urlsafe(6), 0)
         with live.replica.confirmed() as state:
-            parts: list[Part] = [{"kind": "patch", "ops": [{"op": "replace", "path": "", "value": state.document}]}]
-            parts[0] = {
-                "kind": "patch",
-                "ops": [
-                    {"op": "replace", "path": "", "value": state.document},
-                    {"op": "replace", "path": "/log", "value": {"id": state.log.id, "length": 0}},
-                ],
-            }
-            parts += [{"kind": "log.add", "entry": entry} for entry in state.log.to_json()["entries"]]
-            parts += [{"kind": "data", "key": key, "value": value} for key, value in state.data.items()]
-            entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), parts)])
+            entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), whole(state))])
             await self._record.append([Append(live.id, position, entry)])
         loaded = await self._record.load(live.id)
         if loaded is None:
             raise Unavailable(f"context {live.id!r} could not be written again")
         live.start_over(loaded, "the record lost its data")
+
+
+def whole(state: ContextState) -> list[Part]:
+    """The parts that make a state out of nothing: what one change says that creates it anew."""
+    empty_log = {"id": state.log.id, "length": 0}
+    parts: list[Part] = [
+        {"kind": "patch", "ops": [{"op": "replace", "path": "", "value": {**state.document, "log": empty_log}}]}
+    ]
+    parts += [{"kind": "log.add", "entry": entry} for entry in state.log.to_json()["entries"]]
+    parts += [{"kind": "data", "key": key, "value": value} for key, value in state.data.items()]
+    for field in state.keys.fields():
+        kind, _, name = field.partition("/")
+        kept = state.keys.dump(field)
+        outcomes = [(name, *kept[1:])] if kind == "k" else [(f"{name}/{n}", *outcome) for n, *outcome in kept[1]]
+        parts += [{"kind": "key", "key": key, "digest": digest, "result": result} for key, digest, result in outcomes]
+    return parts

@@ -276,7 +276,7 @@ class LiveContext:
             else:
                 self._give_back(flight)
         self.replica = Replica(loaded.state, self.replica.limits, keyed=True)
-        self.tip = loaded.tip
+        self.tip, self.born = loaded.tip, loaded.born
         if self.created is not None:
             self.created.set_result(None)
             self.created = None

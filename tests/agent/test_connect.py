@@ -254,6 +254,23 @@ async def test_what_is_too_large_is_refused_and_nothing_else(hub: HubServer, cli
     same(ctx, hub)
 
 
+async def test_more_contexts_than_may_be_followed(hub: HubServer, client: Client) -> None:
+    client.link.subscriptions = 3
+    contexts = [AgentContext(id=f"c{number}", state={"n": 0}) for number in range(6)]
+    for ctx in contexts:
+        ctx.state.incr("n")
+        await ctx.flush()
+    assert all(record(hub, ctx.id).document["state"]["n"] == 1 for ctx in contexts)
+    await client.request("context.create", {"id": "other"})
+    with pytest.raises(hub_package.HubError, match="may follow"):
+        await client.open("other")
+    for ctx in contexts[:3]:
+        ctx.close()
+    await client.request("context.update", {"context": "c5", "name": "renamed"})
+    await until(lambda: contexts[5].name == "renamed")
+    same(contexts[5], hub)
+
+
 async def test_removed_by_others(hub: HubServer, client: Client) -> None:
     ctx = await client.create(id="one")
     await client.request("context.remove", {"context": "one"})

@@ -58,10 +58,10 @@ def test_08_live_mappings(name: str) -> None:
 
 def test_08_assigning_all_of_it_is_a_change() -> None:
     ctx = AgentContext(data={"a": 1, "b": 2}, state={"a": 1})
-    ctx.data = {"b": 3}  # type: ignore[assignment]
-    ctx.state = {"c": 1}  # type: ignore[assignment]
-    ctx.output_data = {"d": 1}  # type: ignore[assignment]
-    ctx.metadata = {"e": 1}  # type: ignore[assignment]
+    ctx.data = {"b": 3}
+    ctx.state = {"c": 1}
+    ctx.output_data = {"d": 1}
+    ctx.metadata = {"e": 1}
     assert ctx.data == {"b": 3}
     document = ctx.document()
     assert (document["state"], document["output"], document["metadata"]) == ({"c": 1}, {"d": 1}, {"e": 1})

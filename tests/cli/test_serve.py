@@ -36,8 +36,7 @@ def test_it_starts_and_ends(hub_process: HubProcess, number: int) -> None:
 def test_what_was_kept_is_there_again(hub_process: HubProcess) -> None:
     id = hub_process.json("new", "--name", "Kept")["id"]
     token = hub_process.token
-    for end in (hub_process.stop, hub_process.kill, hub_process.kill):
-        hub_process.json("broadcast", "again")
+    for end in (hub_process.stop, hub_process.kill):
         before = hub_process.json("show", id)
         end()
         hub_process.start()

@@ -22,20 +22,22 @@ def test_new_prints_the_id_and_nothing_else(shared_hub: HubProcess) -> None:
     assert "[exists]" in again.stderr
 
 
-def test_messages_and_files_wait_for_an_agent(shared_hub: HubProcess, tmp_path: Path) -> None:
-    id = shared_hub.json("new", "--agent", "away")["id"]
+async def test_messages_and_files_wait_for_an_agent(shared_hub: HubProcess, tmp_path: Path) -> None:
+    id = "waiting"
     file = tmp_path / "log with space.txt"
     file.write_bytes(b"one\ntwo\n")
-    sent = shared_hub.json("send", id, "look", "--attach", str(file))
-    shared_hub.json("send", id, "-", input="from a pipe\n")
-    first, second = shared_hub.json("show", id)["document"]["queue"]
+    async with connected(shared_hub.url, shared_hub.token) as client:
+        await client.request("context.create", id=id, agent="away")
+        sent = await asyncio.to_thread(shared_hub.json, "send", id, "look", "--attach", str(file))
+        await asyncio.to_thread(shared_hub.json, "send", id, "-", input="from a pipe\n")
+        first, second = (await client.document(id))["queue"]
     assert first["id"] == sent["id"]
     assert first["text"] == "look"
     assert [(item["name"], item["size"], item["type"]) for item in first["attachments"]] == [
         ("log with space.txt", 8, "text/plain")
     ]
     assert second["text"] == "from a pipe\n"
-    for arguments in ([id, "--attach", str(tmp_path / "none")], [id], [id, "   "]):
+    for arguments in ([id, "--attach", str(tmp_path / "none")], [id]):
         refused = shared_hub.run("send", *arguments)
         assert refused.returncode == 1
         assert "[invalid_request]" in refused.stderr
@@ -77,36 +79,38 @@ async def test_control_reaches_the_run(shared_hub: HubProcess) -> None:
         held.set()
         await asyncio.Event().wait()
 
-    id = (await asyncio.to_thread(shared_hub.json, "new", "--agent", "holder"))["id"]
-    async with serving(shared_hub.url, shared_hub.token, hold, agent="holder"):
-        await asyncio.to_thread(shared_hub.json, "send", id, "hold")
+    async with serving(shared_hub.url, shared_hub.token, hold, agent="holder") as client:
+        await client.request("context.create", id="held", agent="holder")
+        await client.request("message", context="held", text="hold")
         await asyncio.wait_for(held.wait(), 10)
         for action, paused in (("pause", True), ("resume", False)):
-            await asyncio.to_thread(shared_hub.json, "control", id, action)
-            document = (await asyncio.to_thread(shared_hub.json, "show", id))["document"]
-            assert document["paused"] is paused
-        done = await asyncio.to_thread(shared_hub.run, "control", id, "stop")
+            await asyncio.to_thread(shared_hub.json, "control", "held", action)
+            assert (await client.document("held"))["paused"] is paused
+        done = await asyncio.to_thread(shared_hub.run, "control", "held", "stop")
         assert "accepted" in done.stderr
-        document = (await asyncio.to_thread(shared_hub.json, "show", id))["document"]
-        assert document["run"]["status"] in ("stopping", "stopped")
+        assert (await client.document("held"))["run"]["status"] in ("stopping", "stopped")
 
 
-def test_remove_asks_first(shared_hub: HubProcess) -> None:
-    id = shared_hub.json("new")["id"]
-    kept = shared_hub.run("remove", id, input="n\n")
-    assert kept.returncode == 1
-    assert shared_hub.json("show", id)["document"]["id"] == id
+async def test_remove_asks_first(shared_hub: HubProcess) -> None:
+    id = "removed"
+    async with connected(shared_hub.url, shared_hub.token) as client:
+        await client.request("context.create", id=id)
+        kept = await asyncio.to_thread(shared_hub.run, "remove", id, input="n\n")
+        assert kept.returncode == 1
+        assert (await client.document(id))["id"] == id
     shared_hub.json("remove", id, "--yes")
     assert "[not_found]" in shared_hub.run("show", id).stderr
 
 
-def test_broadcast_adds_an_entry_everywhere(shared_hub: HubProcess) -> None:
-    ids = [shared_hub.json("new")["id"] for _ in range(2)]
-    told = shared_hub.json("broadcast", "Restart soon", "--type", "warning", "--heading", "Hear")
-    assert told["contexts"] >= 2
-    for id in ids:
-        (entry,) = shared_hub.json("show", id)["entries"]
-        assert (entry["type"], entry["heading"], entry["content"]) == ("warning", "Hear", "Restart soon")
+async def test_broadcast_adds_an_entry_everywhere(shared_hub: HubProcess) -> None:
+    async with connected(shared_hub.url, shared_hub.token) as client:
+        for id in ("told-1", "told-2"):
+            await client.request("context.create", id=id)
+        command = ("broadcast", "Restart soon", "--type", "warning", "--heading", "Hear")
+        assert (await asyncio.to_thread(shared_hub.json, *command))["contexts"] >= 2
+        for id in ("told-1", "told-2"):
+            (entry,) = (await client.request("subscribe", topic=f"context:{id}"))["entries"]
+            assert (entry["type"], entry["heading"], entry["content"]) == ("warning", "Hear", "Restart soon")
     wrong = shared_hub.run("broadcast", "x", "--type", "nonsense")
     assert wrong.returncode == 1
     assert "[unknown_type]" in wrong.stderr
@@ -155,9 +159,10 @@ async def test_notices_come_and_go(shared_hub: HubProcess) -> None:
     await until(lambda: not shared_hub.json("notice", "list")["notices"], "its expiry")
 
 
-def test_tokens_do_what_they_say(shared_hub: HubProcess) -> None:
-    for id in ("crawl-1", "other-1"):
-        shared_hub.json("new", "--id", id)
+async def test_tokens_do_what_they_say(shared_hub: HubProcess) -> None:
+    async with connected(shared_hub.url, shared_hub.token) as client:
+        for id in ("crawl-1", "other-1"):
+            await client.request("context.create", id=id)
     made = shared_hub.run("token", "--sub", "bot", "--role", "agent", "--ctx", "crawl-*", "--ttl", "1h").stdout
     assert made.count("\n") == 1
     token = made.strip()

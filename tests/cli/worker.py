@@ -30,6 +30,10 @@ class Client:
         key = f"{self.socket.sid}-{next(self._count)}"
         return await self.request("apply", context=context, ops=list(ops), key=key, **more)
 
+    async def document(self, context: str) -> dict[str, Any]:
+        document: dict[str, Any] = (await self.request("context.get", context=context))["document"]
+        return document
+
     async def log(self, context: str, type: str = "info", **fields: Any) -> None:
         await self.apply(context, {"op": "log.add", "type": type, **fields})
 
