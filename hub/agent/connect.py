@@ -51,6 +51,8 @@ async def connect(
 class Client:
     """A process's side of a hub. Made by ``connect``."""
 
+    keeps_open = False
+
     def __init__(self, url: str, token: Token, config: AgentConfig) -> None:
         self.url = url.rstrip("/")
         self.config = config

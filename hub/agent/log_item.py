@@ -86,7 +86,7 @@ class LogItem:
         kvps: Mapping[str, Any] | None = None,
         **pairs: Any,
     ) -> None:
-        """Replace what is named; ``kvps`` and further keywords are merged into the entry's pairs.
+        """Replace what is named, ``kvps`` too; further keywords are merged into the entry's pairs.
 
         Raises UnknownType, InvalidValue, NotFound once the log was reset (at the next flush if only the hub knows).
         """
@@ -96,7 +96,8 @@ class LogItem:
             type=None if type is None else checked_type(type),
             heading=None if heading is None else short_text(heading, "heading"),
             content=None if content is None else checked_text(content, "content"),
-            kvps=checked or None,
+            kvps=checked if checked or kvps is not None else None,
+            replace_kvps=kvps is not None,
         )
         weight = 200 + len(op.heading or "") + len(op.content or "") + (json_size(checked) if checked else 0)
         self._log.change(self.id, op, weight)

@@ -51,6 +51,10 @@ class Host(Protocol):
         """Why the hub will not have us any more, or None."""
 
     @property
+    def keeps_open(self) -> bool:
+        """Whether contexts stay open by themselves, so that an agent need not close those that rest."""
+
+    @property
     def connection(self) -> Asking: ...
 
     @property
@@ -238,7 +242,7 @@ class Agent:
     def _rest(self, id: str) -> None:
         """Keep a context open for its next message, and close the ones that waited longest."""
         ctx = AgentContext.get(id)
-        if ctx is None or ctx.writer.link is not self._client.link:
+        if ctx is None or ctx.writer.link is not self._client.link or self._client.keeps_open:
             return
         self._idle[id] = ctx
         self._idle.move_to_end(id)

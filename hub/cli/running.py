@@ -46,7 +46,7 @@ def set_up_logging(verbose: bool) -> None:
 
 
 async def run_hub(options: Options, beside: list[Beside], tell: str, hint: str = "") -> None:
-    """Start a hub, say where it is, and run it until SIGINT or SIGTERM. Raises StartError.
+    """Start a hub, say where it is, and run it until SIGINT, SIGTERM or SIGHUP. Raises StartError.
 
     ``tell`` goes above the address, ``hint`` below it. A second signal does not wait for the clean end.
     """
@@ -75,13 +75,16 @@ async def run_hub(options: Options, beside: list[Beside], tell: str, hint: str =
 
 def _stop_event() -> asyncio.Event:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+        numbers.append(signal.SIGHUP)
 
     def told() -> None:
         stop.set()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in numbers:
         loop.add_signal_handler(number, told)
     return stop
 

@@ -46,7 +46,7 @@ class LogAdd(TypedDict):
 
 
 class LogUpdate(TypedDict):
-    """What changed of an entry. ``kvps`` has only changed pairs and is merged."""
+    """What changed of an entry. ``kvps`` has only changed pairs and is merged; ``gone`` names those taken away."""
 
     kind: Literal["log.update"]
     id: str
@@ -54,6 +54,7 @@ class LogUpdate(TypedDict):
     heading: NotRequired[str]
     content: NotRequired[str]
     kvps: NotRequired[dict[str, Json]]
+    gone: NotRequired[list[str]]
     cut: NotRequired[int]
 
 

@@ -88,9 +88,9 @@ class Draft:
 
         A full document must not keep a run from starting or ending.
         """
-        before = self.state.size
+        size, free = self.state.size, self._free
         yield
-        self._free += self.state.size - before
+        self._free = free + self.state.size - size  # blocks within it do not count again
 
     def finish(self, result: dict[str, Any], keyed: bool) -> dict[str, Any]:
         """Move versions, check the size, add the key. Returns what is answered. Raises TooLarge."""

@@ -73,7 +73,12 @@ class LogEntry:
 
     def update(self, part: LogUpdate) -> Undo:
         """Replace what the part names, merge its pairs. Raises TypeError if it has a wrong value; nothing is changed then."""
-        kvps = self.kvps | part["kvps"] if "kvps" in part else self.kvps
+        kvps = self.kvps
+        if "gone" in part:
+            gone = frozenset(part["gone"])
+            kvps = {key: value for key, value in kvps.items() if key not in gone}
+        if "kvps" in part:
+            kvps = kvps | part["kvps"]
         before = (self.type, self.heading, self.kvps, self.cut)
         text = (self._pieces, self.length, self.units) if "content" in part else None
         if text:

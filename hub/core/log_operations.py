@@ -70,6 +70,9 @@ def log_update(draft: Draft, op: LogUpdate) -> None:
         changed = {k: v for k, v in kvps.items() if k not in entry.kvps or not same(entry.kvps[k], v)}
         if changed:
             part["kvps"] = changed
+        gone = sorted(entry.kvps.keys() - kvps.keys()) if op.replace_kvps else []
+        if gone:
+            part["gone"] = gone
     if len(part) > 2:
         draft.add(part)
 

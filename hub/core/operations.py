@@ -127,13 +127,14 @@ class LogAdd(Operation, tag="log.add"):
 
 
 class LogUpdate(Operation, tag="log.update"):
-    """Replace what is named of an entry, and merge pairs into its pairs."""
+    """Replace what is named of an entry. Pairs are merged into its pairs, or with ``replace_kvps`` put in their place."""
 
     id: Id
     type: str | None = None
     heading: str | None = None
     content: str | None = None
     kvps: dict[str, Any] | None = None
+    replace_kvps: bool = False
 
 
 class LogAppend(Operation, tag="log.append"):

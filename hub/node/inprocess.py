@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hub.agent.link import Linked
@@ -44,6 +45,7 @@ class NodeLink:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # what is done here is nobody's run
         self._lives: dict[Linked, LiveContext] = {}
         self._worker = _InProcess()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,7 +60,7 @@ class NodeLink:
     # contexts
 
     def attach(self, context: Linked, *, create: bool, replace: bool) -> None:
-        self._loop.call_soon_threadsafe(self._attach, context, create, replace)
+        self._soon(self._attach, context, create, replace)
 
     def _attach(self, context: Linked, create: bool, replace: bool) -> None:
         if not create:
@@ -85,10 +87,11 @@ class NodeLink:
 
     def _serve(self, context: Linked, live: LiveContext) -> None:
         self._lives[context] = live
-        live.audience.facades.append(context)
+        if context not in live.audience.facades:
+            live.audience.facades.append(context)
 
     def detach(self, context: Linked) -> None:
-        self._loop.call_soon_threadsafe(self._detach, context)
+        self._soon(self._detach, context)
 
     def _detach(self, context: Linked) -> None:
         self._pump(context)
@@ -97,7 +100,7 @@ class NodeLink:
             live.audience.facades.remove(context)
 
     def wake(self, context: Linked) -> None:
-        self._loop.call_soon_threadsafe(self._pump, context)
+        self._soon(self._pump, context)
 
     def _pump(self, context: Linked) -> None:
         """Hand what is outgoing to the live context, in order."""
@@ -123,13 +126,13 @@ class NodeLink:
     # the whole hub
 
     def broadcast(self, id: str, op: LogAdd) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._run(self._broadcast(id, op)))
+        self._soon(lambda: self._run(self._broadcast(id, op)))
 
     async def _broadcast(self, id: str, op: LogAdd) -> None:
         await self._node.broadcast(id, op, lambda live: True)
 
     def post_notice(self, notice: dict[str, Any]) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._run(self._post_notice(notice)))
+        self._soon(lambda: self._run(self._post_notice(notice)))
 
     async def _post_notice(self, notice: dict[str, Any]) -> None:
         post = NoticePost(**notice)
@@ -140,10 +143,13 @@ class NodeLink:
         await self._node.notices.post(post, "context", audience)
 
     def clear_notice(self, id: str) -> None:
-        self._loop.call_soon_threadsafe(lambda: self._run(self._clear_notice(id)))
+        self._soon(lambda: self._run(self._clear_notice(id)))
 
     async def _clear_notice(self, id: str) -> None:
         await self._node.notices.drop(id)
+
+    def _soon(self, call: Callable[..., object], *args: object) -> None:
+        self._loop.call_soon_threadsafe(call, *args, context=self._context)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(_logged(work))

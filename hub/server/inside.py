@@ -33,6 +33,7 @@ class InsideHub:
     """The hub as its own agent code sees it. Has what a client of ``hub.connect`` has, and ``url``, ``token`` and ``node``."""
 
     up = True
+    keeps_open = True
     error: HubError | None = None
 
     def __init__(self, server: HubServer) -> None:

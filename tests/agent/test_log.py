@@ -86,7 +86,8 @@ def test_12_update_and_stream() -> None:
     entry = ctx.log.log("agent", "H", "C", {"a": 1, "b": 2})
     entry.update(heading="H2")
     entry.update(content="C2", b=3, c={"x": 1})
-    entry.update(kvps={"a": 9}, type="response")
+    assert entry.kvps == {"a": 1, "b": 3, "c": {"x": 1}}
+    entry.update(kvps={"a": 9, "c": {"x": 1}}, type="response", b=4)
     for piece in (" one", "", " two \N{GRINNING FACE}", " three"):
         entry.stream(content=piece)
     assert entry.output() == {
@@ -95,11 +96,13 @@ def test_12_update_and_stream() -> None:
         "type": "response",
         "heading": "H2",
         "content": "C2 one two \N{GRINNING FACE} three",
-        "kvps": {"a": 9, "b": 3, "c": {"x": 1}},
+        "kvps": {"a": 9, "c": {"x": 1}, "b": 4},
         "timestamp": entry.timestamp,
     }
     entry.kvps["c"]["x"] = 2
     assert entry.kvps["c"] == {"x": 1}
+    entry.update(kvps={})
+    assert entry.kvps == {}
 
 
 def test_12_entries_of_a_log_that_was_reset_take_no_more() -> None:

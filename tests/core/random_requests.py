@@ -85,7 +85,13 @@ OPERATIONS: st.SearchStrategy[AnyOperation] = st.one_of(
     st.builds(LogAdd, st.sampled_from(EntryType), TEXTS, TEXTS, OBJECTS, st.none() | NEW_ENTRIES),
     st.builds(LogAdd, st.just("info"), id=NEW_ENTRIES),
     st.builds(
-        LogUpdate, ENTRIES, st.none() | st.just("error"), st.none() | TEXTS, st.none() | TEXTS, st.none() | OBJECTS
+        LogUpdate,
+        ENTRIES,
+        st.none() | st.just("error"),
+        st.none() | TEXTS,
+        st.none() | TEXTS,
+        st.none() | OBJECTS,
+        st.booleans(),
     ),
     st.builds(LogAppend, ENTRIES, TEXTS),
     st.builds(LogAppend, ENTRIES, TEXTS),

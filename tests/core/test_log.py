@@ -90,6 +90,8 @@ def test_text_begins_where_the_content_ends(at: Any) -> None:
         {"type": "error", "kvps": 5},
         {"type": "error", "kvps": None},
         {"cut": 1, "content": None},
+        {"heading": "h", "gone": 5},
+        {"heading": "h", "gone": [[]]},
     ],
 )
 def test_a_wrong_update_changes_nothing(part: Any) -> None:

@@ -79,6 +79,22 @@ def test_an_update_names_only_what_differs() -> None:
     assert (shown(state)["content"], shown(state)["kvps"]) == ("", {"a": True, "b": [2], "n": None})
 
 
+def test_pairs_can_be_replaced_as_a_whole() -> None:
+    state = created()
+    do(state, LogAdd("info", kvps={"b": 1, "a": 1, "c": [1]}, id="e"))
+    parts = do(state, LogUpdate("e", kvps={"c": [1], "n": 2}, replace_kvps=True)).parts
+    assert parts == [{"kind": "log.update", "id": "e", "kvps": {"n": 2}, "gone": ["a", "b"]}]
+    assert shown(state)["kvps"] == {"c": [1], "n": 2}
+    assert do(state, LogUpdate("e", kvps={"c": [1], "n": 2}, replace_kvps=True)).parts == []
+    assert do(state, LogUpdate("e", replace_kvps=True)).parts == []
+    before = whole(state)
+    worked = do(state, LogUpdate("e", kvps={}, replace_kvps=True))
+    assert worked.parts == [{"kind": "log.update", "id": "e", "gone": ["c", "n"]}]
+    assert worked.undo is not None
+    worked.undo()
+    assert whole(state) == before
+
+
 def test_streaming() -> None:
     state = created()
     do(state, LogAdd("agent", id="e"))

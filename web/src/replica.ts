@@ -148,7 +148,7 @@ export class Replica {
           ...(part.type !== undefined && { type: part.type }),
           ...(part.heading !== undefined && { heading: part.heading }),
           ...(part.content !== undefined && { content: part.content }),
-          ...(part.kvps !== undefined && { kvps: { ...entry.kvps, ...part.kvps } }),
+          ...((part.kvps ?? part.gone) !== undefined && { kvps: { ...without(entry.kvps, part.gone ?? []), ...part.kvps } }),
           // A whole text again says `cut: 0`; entries that are whole have no such member.
           ...(nowCut && { cut: nowCut }),
         }, touched, undo);
@@ -242,4 +242,8 @@ export class Replica {
 
 function resync(reason: string): Outcome {
   return { kind: "resync", reason };
+}
+
+function without(pairs: Entry["kvps"], gone: readonly string[]): Entry["kvps"] {
+  return gone.length === 0 ? pairs : Object.fromEntries(Object.entries(pairs).filter(([key]) => !gone.includes(key)));
 }

@@ -106,7 +106,8 @@ export type Part =
   | { readonly kind: "patch"; readonly ops: readonly PatchOp[] }
   | { readonly kind: "log.add"; readonly entry: Entry }
   | ({ readonly kind: "log.update"; readonly id: string }
-      & Partial<Pick<Entry, "type" | "heading" | "content" | "kvps" | "cut">>)
+      & Partial<Pick<Entry, "type" | "heading" | "content" | "kvps" | "cut">>
+      & { readonly gone?: readonly string[] })
   | { readonly kind: "log.append"; readonly id: string; readonly at: number; readonly text: string }
   | { readonly kind: "log.reset"; readonly log_id: string }
   | { readonly kind: "data"; readonly key: string; readonly value?: Json }
