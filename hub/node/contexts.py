@@ -16,6 +16,7 @@ from hub.core.position import Position
 from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
+from hub.node.ending import end_tasks
 from hub.node.live import Answer, Done, LiveContext, Watcher, request_size
 from hub.record.port import Append, Appended, Outcome, Record
 
@@ -56,14 +57,12 @@ class Contexts:
         """Append what waits, as long as the record answers, then stop."""
         if self._task is None or self._watch is None:
             return
-        self._watch.cancel()
         loop = asyncio.get_running_loop()
         until = loop.time() + WAIT
         while self.away_since is None and loop.time() < until and any(not live.idle for live in self.live.values()):
             self._wanted.set()
             await asyncio.sleep(0.005)
-        self._task.cancel()
-        await asyncio.gather(self._task, self._watch, return_exceptions=True)
+        await end_tasks([self._task, self._watch])
 
     # which are live
 

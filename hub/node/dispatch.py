@@ -13,6 +13,7 @@ from hub.core.errors import HubError, NotFound, Unavailable
 from hub.core.requests import Author, Role, RunEnd, RunRef, RunStart
 from hub.core.runs import ACTIVE, active_run
 from hub.node.contexts import Contexts
+from hub.node.ending import end_tasks
 from hub.node.live import LiveContext
 from hub.record.port import Record, Work
 
@@ -64,6 +65,7 @@ class Dispatch:
         self._held: dict[Worker, set[str]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopping: set[str] = set()
+        self._starting: set[str] = set()  # contexts that are held for a run whose start is not in the record yet
         self._offered: dict[str, str] = {}  # contexts that wait on an agent's stream, and the agent
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -78,10 +80,7 @@ class Dispatch:
     async def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        tasks = [*self._loops.values(), *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks([*self._loops.values(), *self._tasks])
 
     @property
     def agents(self) -> list[str]:
@@ -165,8 +164,8 @@ class Dispatch:
             told = live.id in self._stopping
             self._stopping.discard(live.id)
             self._cancel_timer(live.id)
-            if holder is not None:
-                self._release(live.id, holder, document, told)
+            if holder is not None and live.id not in self._starting:
+                self._release(live.id, holder, document["run"], told)
         elif run["status"] == "stopping":
             self._stop(live.id, run, holder)
         elif holder is None and live.id not in self._timers and run["worker"] != "":
@@ -187,10 +186,10 @@ class Dispatch:
     def _waits(self, document: dict[str, Any]) -> bool:
         return bool(document["queue"]) and active_run(document) is None and not document["paused"]
 
-    def _release(self, id: str, holder: Worker, document: dict[str, Any], told: bool) -> None:
+    def _release(self, id: str, holder: Worker, run: dict[str, Any] | None, told: bool) -> None:
         self._drop_hold(id)
-        if document["run"]["status"] in ("stopped", "interrupted") and not told:  # by others: it must not go on
-            self._background(holder.control(_order(id, document["run"], "stop")))
+        if run is not None and run["status"] in ("stopped", "interrupted") and not told:  # by others: it must not go on
+            self._background(holder.control(_order(id, run, "stop")))
 
     def _drop_hold(self, id: str) -> Worker | None:
         """Nobody executes a context's run any more. Returns who did."""
@@ -304,19 +303,25 @@ class Dispatch:
             return  # else nobody of those who have may be given it; the item comes again
         start = RunStart(context=work.context, agent=work.agent, worker=worker.name, node=self._node)
         self.hold(work.context, worker)
-        answer = await self._contexts.request(self._contexts.stamp(start, HUB))
-        await self._record.done(work)
+        self._starting.add(work.context)
+        try:
+            answer = await self._contexts.request(self._contexts.stamp(start, HUB))
+        finally:
+            self._starting.discard(work.context)
+        self._look_for_room(work.agent)
         if isinstance(answer, HubError):
             if self._holders.get(work.context) is worker:
                 self._drop_hold(work.context)
             _log.warning("context %s: no run could start: %s", work.context, answer.message)
-            return
-        self._look_for_room(work.agent)
-        self._background(self._hand_over(live, worker, answer))
+        else:
+            self._background(self._hand_over(live, worker, answer))
+        await self._record.done(work)
 
     async def _hand_over(self, live: LiveContext, worker: Worker, answer: dict[str, Any]) -> None:
         run = live.replica.state.document["run"]
         if run is None or run["id"] != answer["run"]["id"] or run["status"] not in ACTIVE:
+            if self._holders.get(live.id) is worker:  # it ended before it was handed over
+                self._drop_hold(live.id)
             return
         payload = {
             "context": live.id,

@@ -6,16 +6,21 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from hub.core.changes import Change
 from hub.core.errors import Unavailable
 from hub.node.contexts import Contexts
+from hub.node.ending import end_tasks
 from hub.node.live import LiveContext
 from hub.record.mirror import MirrorState
-from hub.record.port import Loaded, Record
+from hub.record.port import Loaded, MirrorWrite, Record
 
 _log = logging.getLogger(__name__)
+
+GROUP: Final = 64
+"""Contexts whose hashes are written together."""
 
 
 class Mirroring:
@@ -35,11 +40,11 @@ class Mirroring:
     async def close(self) -> None:
         """Write what is behind, as long as the record answers, then stop."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks([self._task])
         try:
-            for id in list(self._states):
-                await self._write(id, everything=True)
+            behind = [id for id, state in self._states.items() if state.behind]
+            for first in range(0, len(behind), GROUP):
+                await self._write(behind[first : first + GROUP], everything=True)
         except Unavailable:
             _log.warning("the record is away; the hashes will follow at the next start")
 
@@ -78,39 +83,52 @@ class Mirroring:
             pause = self._due[0][0] - _now() if self._due else None
             if pause is None or pause > 0:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wanted.wait(), pause)
+                    async with asyncio.timeout(pause):  # wait_for could lose a cancellation, before Python 3.12
+                        await self._wanted.wait()
                 continue
-            _, id = heapq.heappop(self._due)
-            try:
-                await self._write(id)
-            except Unavailable:
-                await asyncio.sleep(0.2)
-                heapq.heappush(self._due, (_now(), id))
-            except Exception:
-                _log.exception("writing the hashes of context %s", id)
+            await self._write_due()
 
-    async def _write(self, id: str, *, everything: bool = False) -> None:
-        state, live = self._states.get(id), self._contexts.live.get(id)
-        if state is None or live is None or live.closed is not None:
-            return
-        if not everything and not state.due(_now()):
-            self._plan(id, state)
-            return
-        with live.replica.confirmed() as confirmed:
-            write = state.write(confirmed, _now(), everything=everything)
-        if write is None:
-            self._plan(id, state)
-            return
-        done = False
+    async def _write_due(self) -> None:
+        now = _now()
+        ids: dict[str, None] = {}
+        while self._due and len(ids) < GROUP and self._due[0][0] <= now:
+            ids[heapq.heappop(self._due)[1]] = None
         try:
-            done = await self._record.mirror(write)
+            await self._write(ids)
+        except Unavailable:
+            await asyncio.sleep(0.2)
+            for id in ids:
+                heapq.heappush(self._due, (_now(), id))
+        except Exception:
+            _log.exception("writing the hashes of %s", ", ".join(ids))
+
+    async def _write(self, ids: Iterable[str], *, everything: bool = False) -> None:
+        """Write what is due of these contexts, together."""
+        writes: list[tuple[MirrorState, MirrorWrite]] = []
+        for id in ids:
+            state, live = self._states.get(id), self._contexts.live.get(id)
+            if state is None or live is None or live.closed is not None:
+                continue
+            write = None
+            if state.due(_now()) or (everything and state.behind):
+                with live.replica.confirmed() as confirmed:
+                    write = state.write(confirmed, _now(), everything=everything)
+            if write is None:
+                self._plan(id, state)
+            else:
+                writes.append((state, write))
+        if not writes:
+            return
+        done = [False] * len(writes)
+        try:
+            done = await self._record.mirror([write for _, write in writes])
         finally:
-            state.wrote(done, _now())
-        if not done:
-            there = await self._record.mirrored(id)
-            if there is not None:
+            for (state, _), fine in zip(writes, done, strict=True):
+                state.wrote(fine, _now())
+        for (state, write), fine in zip(writes, done, strict=True):
+            if not fine and (there := await self._record.mirrored(write.context)) is not None:
                 state.moved(*there)
-        self._plan(id, state)
+            self._plan(write.context, state)
 
 
 def _now() -> float:

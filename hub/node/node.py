@@ -15,6 +15,7 @@ from hub.core.errors import HubError, NotFound, Removed
 from hub.core.requests import Apply, LogAdd, Role
 from hub.node.contexts import Contexts
 from hub.node.dispatch import HUB, Dispatch
+from hub.node.ending import end_tasks
 from hub.node.live import LiveContext, touches_document
 from hub.node.mirroring import Mirroring
 from hub.node.notices import Notices
@@ -74,7 +75,7 @@ class Node:
     async def close(self) -> None:
         """Append what waits, bring the hashes up to date, and stop."""
         if self._sleeper is not None:
-            self._sleeper.cancel()
+            await end_tasks([self._sleeper])
         await self.dispatch.close()
         await self.contexts.close()
         await self.mirroring.close()

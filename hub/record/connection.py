@@ -67,17 +67,35 @@ class Connection:
     async def script(
         self, script: Script, keys: Sequence[Any], args: Sequence[Any], *, timeout: float | None = None
     ) -> Any:
-        """A script's answer. It is loaded when the server does not have it (any more), and run again."""
+        """A script's answer."""
+        return (await self.scripts(script, [(keys, args)], timeout=timeout))[0]
+
+    async def scripts(
+        self, script: Script, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]], *, timeout: float | None = None
+    ) -> list[Any]:
+        """The answers of several calls (keys, args) of a script that are sent together.
+
+        It is loaded when the server does not have it (any more); then all are run again, so a script must be one that
+        may come twice.
+        """
         for _ in range(3):  # somebody may flush the scripts between load and run
             try:
-                return await self._run_loaded(script, keys, args, timeout or self.timeout)
+                return await self._run_loaded(script, calls, timeout or self.timeout)
             except errors.NoScriptError:
                 await self.run("SCRIPT", "LOAD", script.text)
         raise Unavailable("the record forgets its scripts as fast as they are loaded")
 
-    async def _run_loaded(self, script: Script, keys: Sequence[Any], args: Sequence[Any], timeout: float) -> Any:
-        command = self._plain.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-        return await self._translated(command, timeout, errors.NoScriptError)
+    async def _run_loaded(
+        self, script: Script, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]], timeout: float
+    ) -> list[Any]:
+        if len(calls) == 1:
+            keys, args = calls[0]
+            command = self._plain.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+            return [await self._translated(command, timeout, errors.NoScriptError)]
+        pipeline = self._plain.pipeline(transaction=False)
+        for keys, args in calls:
+            pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+        return list(await self._translated(pipeline.execute(), timeout, errors.NoScriptError))
 
     async def _translated(
         self, command: Coroutine[Any, Any, T], timeout: float, *let_through: type[errors.RedisError]

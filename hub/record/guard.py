@@ -74,10 +74,11 @@ class _Guard:
         server = self._server
         if server is None:
             return
-        if server.poll() is None:
-            server.terminate()
+        until = time.monotonic() + (self._grace if self._asked else KILL_SECONDS)
+        while server.poll() is None and time.monotonic() < until:
+            server.terminate()  # again: a server that is just starting does not hear it yet
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(self._grace if self._asked else KILL_SECONDS)
+                server.wait(0.1)
         with contextlib.suppress(OSError):
             os.killpg(server.pid, signal.SIGKILL)
         server.wait()

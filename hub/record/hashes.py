@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hub.record import names
@@ -14,8 +15,13 @@ from hub.record.scripts import MIRROR
 _SECONDS = 60.0
 
 
-async def mirror(connection: Connection, write: MirrorWrite) -> bool:
-    """False if the hashes hold something else than ``write.base``."""
+async def mirror(connection: Connection, writes: Sequence[MirrorWrite]) -> list[bool]:
+    """Each write's outcome: False if the hashes hold something else than its ``base``."""
+    answers = await connection.scripts(MIRROR, [_call(write) for write in writes], timeout=_SECONDS)
+    return [bool(answer) for answer in answers]
+
+
+def _call(write: MirrorWrite) -> tuple[list[str], list[Any]]:
     context = write.context
     keys = [names.main(context), names.part(context, "changes"), *(names.part(context, name) for name in names.HASHES)]
     complete = min([write.position.seq, *write.held.values()])
@@ -26,4 +32,4 @@ async def mirror(connection: Connection, write: MirrorWrite) -> bool:
         args += (int(hash in write.cleared), len(gone), *gone, len(fields))
         for field, raw in fields.items():
             args += (field, raw)
-    return bool(await connection.script(MIRROR, keys, args, timeout=_SECONDS))
+    return keys, args

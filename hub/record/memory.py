@@ -105,7 +105,10 @@ class MemoryRecord:
         there = self._live(context)
         return None if there is None else there.load()
 
-    async def mirror(self, write: MirrorWrite) -> bool:
+    async def mirror(self, writes: Sequence[MirrorWrite]) -> list[bool]:
+        return [self._mirror(write) for write in writes]
+
+    def _mirror(self, write: MirrorWrite) -> bool:
         there = self._live(write.context)
         if there is None or (there.epoch, there.mirrored) != (write.position.epoch, write.base):
             return False

@@ -8,7 +8,7 @@ One MirrorState a live context. It knows neither clock nor Redis: times are give
         write = mirror.write(confirmed_state, now)
         if write is not None:
             try:
-                done = await record.mirror(write)
+                [done] = await record.mirror([write])
             except Unavailable:
                 done = False
             mirror.wrote(done, now)              # always, before the next write

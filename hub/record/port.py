@@ -150,8 +150,9 @@ class Record(Protocol):
     async def load(self, context: str) -> Loaded | None:
         """The state from hashes and stream, or None if there is no such context."""
 
-    async def mirror(self, write: MirrorWrite) -> bool:
-        """Write fields to the hashes; False if ``base`` is no longer what they hold."""
+    async def mirror(self, writes: Sequence[MirrorWrite]) -> list[bool]:
+        """Write fields to the hashes of contexts, at most one write each; False where ``base`` is no longer what they
+        hold."""
 
     async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
         """The seq that the hashes hold, and the fields that they hold at an earlier one; or None."""

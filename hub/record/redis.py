@@ -70,8 +70,8 @@ class RedisRecord:
     async def load(self, context: str) -> Loaded | None:
         return await loading.load(self._connection, context)
 
-    async def mirror(self, write: MirrorWrite) -> bool:
-        return await hashes.mirror(self._connection, write)
+    async def mirror(self, writes: Sequence[MirrorWrite]) -> list[bool]:
+        return await hashes.mirror(self._connection, writes)
 
     async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
         return await loading.mirrored(self._connection, context)

@@ -26,7 +26,7 @@ def read_plain(name: str, raw: bytes | None) -> Any:
     return int(text) if name == "no" else text
 
 
-async def read_document(server: redis.Redis, id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def read_document(server: Any, id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The document and the log by HGETALL alone."""
     key = f"hub:ctx:{{{id}}}"
     main = await server.hgetall(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def entries_of(state: ContextState) -> list[list[str]]:
 
 @pytest.mark.browser
 @pytest.mark.timeout(240)
-async def test_a_large_log_with_a_kill_in_the_middle(browser_path: Path, hub_process: HubProcess, tmp_path: Path) -> None:
+async def test_a_large_log_with_a_kill_in_the_middle(
+    browser_path: Path, hub_process: HubProcess, tmp_path: Path
+) -> None:
     hub = hub_process
     log = tmp_path / "access.log"
     write_sample(log, LINES)
@@ -97,7 +100,7 @@ async def test_a_large_log_with_a_kill_in_the_middle(browser_path: Path, hub_pro
             assert [[e["id"], e["heading"], e["content"]] for e in final["entries"]] == expected
             assert final["document"] == state.document
             for page in (first, second):
-                await until(lambda page=page: _equal(page, expected), "the page's entries")
+                await until(partial(_equal, page, expected), "the page's entries")
                 rendered = await page.shown()
                 assert rendered
                 assert rendered == [entry[0] for entry in expected][-len(rendered) :]

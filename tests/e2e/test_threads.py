@@ -30,7 +30,8 @@ def in_order(entries: list[tuple[str, str]]) -> bool:
     """Whether all entries (heading, content) of each thread are there, in its order."""
     wanted = [str(number) for number in range(EACH)]
     return all(
-        [content for heading, content in entries if heading == f"thread {thread}"] == wanted for thread in range(THREADS)
+        [content for heading, content in entries if heading == f"thread {thread}"] == wanted
+        for thread in range(THREADS)
     )
 
 

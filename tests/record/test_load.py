@@ -48,7 +48,7 @@ async def test_random_changes_and_mirror_writes(record: Record, seed: int) -> No
             write = mirror.write(writer.state, now, everything=rng.random() < 0.05)
             if write is not None:
                 fate = rng.randrange(8)
-                done = fate != 0 and await record.mirror(write)
+                done = fate != 0 and (await record.mirror([write]))[0]
                 mirror.wrote(done and fate != 1, now)
                 if fate < 2:
                     there = await record.mirrored("ctx1")
@@ -64,7 +64,7 @@ async def test_random_changes_and_mirror_writes(record: Record, seed: int) -> No
             if rng.random() < 0.3:
                 mirror = MirrorState.of(loaded, now)
     write = mirror.write(writer.state, now + 10)
-    assert write is None or await record.mirror(write)
+    assert write is None or (await record.mirror([write]))[0]
     loaded = await record.load("ctx1")
     assert loaded is not None
     assert everything(loaded.state) == everything(writer.state)
@@ -82,8 +82,8 @@ async def test_only_one_of_two_mirror_writers_from_the_same_base_wins(record: Re
     first, second = one.write(writer.state, 1.0), other.write(writer.state, 1.0)
     assert first is not None
     assert second is not None
-    assert await record.mirror(first)
-    assert not await record.mirror(second)
+    assert (await record.mirror([first]))[0]
+    assert not (await record.mirror([second]))[0]
     other.wrote(False, 1.0)
     there = await record.mirrored("ctx1")
     assert there == (1, {})
@@ -109,14 +109,14 @@ async def test_a_stream_is_trimmed_only_past_what_every_field_has(
         if number in (1, 2600):  # after the first write the large field is held: its changes are small and recent
             write = mirror.write(writer.state, number * 0.0001)
             assert write is not None
-            assert await redis_record.mirror(write)
+            assert (await redis_record.mirror([write]))[0]
             mirror.wrote(True, number * 0.0001)
     assert (await redis_record.mirrored("ctx1")) == (writer.position.seq, {"state/big": 4})
     length = await connection.run("XLEN", "hub:ctx:{ctx1}:changes")
     assert length > 2590
     write = mirror.write(writer.state, 5.0)
     assert write is not None
-    assert await redis_record.mirror(write)
+    assert (await redis_record.mirror([write]))[0]
     mirror.wrote(True, 5.0)
     length = await connection.run("XLEN", "hub:ctx:{ctx1}:changes")
     assert 2048 <= length <= 2048 + 200
@@ -144,7 +144,7 @@ async def test_loading_while_the_hashes_move(redis_record: RedisRecord) -> None:
             mirror.note(writer.last.entry.changes[0], float(moves))
             write = mirror.write(writer.state, moves + 0.5)
             assert write is not None
-            mirror.wrote(await redis_record.mirror(write), float(moves))
+            mirror.wrote((await redis_record.mirror([write]))[0], float(moves))
         return answer
 
     redis_record._connection.many = many  # type: ignore[method-assign,assignment]
@@ -188,7 +188,7 @@ async def test_loading_is_quick_with_ten_thousand_entries(redis_record: RedisRec
     mirror = MirrorState.of(loaded)
     write = mirror.write(loaded.state, 1.0)
     assert write is not None
-    assert await redis_record.mirror(write)
+    assert (await redis_record.mirror([write]))[0]
     began = time.monotonic()
     loaded = await redis_record.load("ctx1")
     assert time.monotonic() - began < 3

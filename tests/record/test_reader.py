@@ -64,7 +64,7 @@ class Live:
     async def follow(self) -> None:
         write = self.mirror.write(self.writer.state, time.monotonic())
         if write is not None:
-            self.mirror.wrote(await self.record.mirror(write), time.monotonic())
+            self.mirror.wrote((await self.record.mirror([write]))[0], time.monotonic())
 
     async def follow_for(self, seconds: float) -> None:
         until = time.monotonic() + seconds

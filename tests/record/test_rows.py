@@ -94,7 +94,7 @@ async def test_what_a_hub_that_starts_looks_after(record: Record) -> None:
         assert loaded is not None
         write = MirrorState.of(loaded).write(loaded.state, 1.0)
         assert write is not None
-        assert await record.mirror(write)
+        assert (await record.mirror([write]))[0]
     assert await record.unmirrored() == ["running"]
 
 

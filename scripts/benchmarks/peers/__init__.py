@@ -1,0 +1,1 @@
+"""What the hub is compared with; each is a small server that relays events to rooms."""

@@ -1,0 +1,21 @@
+"""Runs a peer's application until the bench is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from aiohttp import web
+
+
+async def serve(app: web.Application, port: int) -> None:
+    """Listen on a port (0: any free one), print it, and go on until standard input ends."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port, shutdown_timeout=0.5)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not sys.stdin.buffer.raw.read(4096) else None)
+    await ended.wait()
+    loop.remove_reader(sys.stdin.fileno())

@@ -1,0 +1,146 @@
+"""Many sessions at token speed: how many can be sustained, what a change costs, how late it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from math import nan
+
+from scripts.benchmarks.bench import HUB_DOUBLED, Bench, Meter, Side
+from scripts.benchmarks.contestants import BARE, HUB, NODE, PYTHON, PYTHON_UVLOOP
+from scripts.benchmarks.figures import Goal, Measure, Sample
+
+TOKENS = 50
+"""Changes a second of one session."""
+P99 = 100.0
+"""Milliseconds from when a change was due to its receipt, for sustainable."""
+_MOST = 4_000
+_TIMES_A_SECOND = 3_000
+"""Receipts a second whose time is read."""
+
+
+@dataclass
+class Trial:
+    """So many sessions for a while."""
+
+    sessions: int
+    p50: float
+    p99: float
+    sustained: bool
+    sample: Sample
+
+
+def row(bench: Bench) -> list[Measure]:
+    """First how many each sustains, then all at what python-socketio sustains, then the hub at twice that."""
+    names = [HUB, *bench.peers(PYTHON, PYTHON_UVLOOP, NODE)]
+    most = Measure(title=f"Sessions at {TOKENS} changes/s, one viewer each, that are sustained", unit="sessions")
+    most.goals = [Goal(HUB, PYTHON, 5.0, at_least=True)]
+    most.notes += [
+        f"Sustained: p99 from when a change was due to its receipt under {P99:g} ms, everything sent and received in time, "
+        "and no later at the end than at the beginning. Found by short trials, confirmed by a long one.",
+        "The hub with its embedded Valkey, python-socketio with its Redis manager on a Valkey of the same kind, Node without.",
+    ]
+    cost = Measure(title="CPU per change, at what python-socketio sustains", unit="us", goals=[Goal(HUB, NODE, 1.0)])
+    late = Measure(title="p99 at what python-socketio sustains, and the hub's at twice that", unit="ms")
+    late.goals = [Goal(_TWICE, None, 25.0)]
+    sides = {name: _Sessions(bench, name) for name in [*names, HUB_DOUBLED, BARE]}
+    sustained: dict[str, int] = {}
+    for number, name in bench.rounds(names):
+        trial = _search(bench, sides[name], sustained.get(name))
+        most.add(name, trial.sample if trial else Sample(value=nan))
+        sustained[name] = trial.sessions if trial else 0
+        if all(len(most.samples.get(name, [])) > number for name in names) and sustained[PYTHON]:
+            _compare(bench, sides, names, sustained[PYTHON], cost, late)
+    return [most, cost, late]
+
+
+_TWICE = "hub, twice as many"
+
+
+def _compare(
+    bench: Bench, sides: dict[str, _Sessions], names: list[str], sessions: int, cost: Measure, late: Measure
+) -> None:
+    seconds = bench.plan.pick(10.0, 2.0)
+    for name in [*names, HUB_DOUBLED, BARE]:
+        trial = sides[name].run(sessions, seconds)
+        cost.add(name, trial.sample.of(trial.sample.cpu["server"] / trial.sample.units * 1e6))
+        late.add(name, trial.sample.of(trial.p99))
+    trial = sides[HUB].run(2 * sessions, seconds)
+    late.add(_TWICE, trial.sample.of(trial.p99))
+
+
+class _Sessions:
+    """A contestant with as many sessions and viewers as were needed so far."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self._side: Side = bench.side(name, mirror=True)
+        self._there = 0
+        self._names: Iterator[int] = count()
+
+    def run(self, sessions: int, seconds: float) -> Trial:
+        """Let so many sessions run for a while."""
+        side = self._side
+        if sessions > self._there:
+            side.agent.ask("prepare", sessions=sessions, first=self._there)
+            side.crowd.open_more(side.server.viewer(), sessions)
+            self._there = sessions
+        side.agent.ask("entries", sessions=sessions, name=f"e{next(self._names)}")
+        side.crowd.settle(0.3)
+        rate = sessions * TOKENS
+        side.crowd.reset(every=max(1, rate // _TIMES_A_SECOND), shared=False)
+        with Meter(side) as meter:
+            done = side.agent.ask("stream", within=seconds + 60, sessions=sessions, rate=TOKENS, seconds=seconds)
+        got = side.crowd.report()
+        side.crowd.settle(0.3)
+        late = side.crowd.report()
+        p50, p99 = late["p50"] / 1e3, late["p99"] / 1e3
+        grows = late["last_quarter"] > 2 * late["first_quarter"] + 10_000
+        # What was due in the last tenth of a second may still be under way.
+        missing = done["due"] - got["frames"]
+        sustained = (
+            p99 < P99 and not grows and missing <= 0.1 * rate + 1 and done["due"] - done["sent"] <= 0.1 * rate + 1
+        )
+        more = {"p50_ms": p50, "p99_ms": p99, "agent_held": done["held"]}
+        return Trial(sessions, p50, p99, sustained, meter.sample(sessions, got["frames"], **more))
+
+
+def _search(bench: Bench, sessions: _Sessions, guess: int | None) -> Trial | None:
+    short, long = bench.plan.pick((3.0, 30.0), (1.0, 5.0))
+    close = bench.plan.pick(0.08, 0.25)
+    found = search(lambda n: sessions.run(n, short).sustained, guess or 32, _MOST, close)
+    for _ in range(5):
+        if found < 1:
+            return None
+        trial = sessions.run(found, long)
+        if trial.sustained:
+            return trial
+        found = int(found * 0.88)
+    return None
+
+
+def search(holds: Callable[[int], bool], guess: int, most: int, close: float) -> int:
+    """The largest number up to ``most`` that holds, within the share ``close``; 0 if not even 1 does.
+
+    By doubling or halving from a guess, then by halving the interval.
+    """
+    good, bad = 0, most + 1
+    number = min(guess, most)
+    while 1 <= number <= most and bad == most + 1 and good < most:
+        if holds(number):
+            good, number = number, min(2 * number, most)
+        else:
+            bad = number
+    while good == 0 and bad > 1:
+        number = bad // 2
+        if holds(number):
+            good = number
+        else:
+            bad = number
+    while bad - good > max(1, close * good):
+        number = (good + bad) // 2
+        if holds(number):
+            good = number
+        else:
+            bad = number
+    return good

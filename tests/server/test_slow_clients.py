@@ -1,0 +1,178 @@
+"""Clients that do not read: what waits for them is bounded, they are ended, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.node.settings import Settings
+from hub.server import outbox
+from tests.clients import Follower, People, serving
+from tests.support import until
+
+BOUND = 256 * 1024
+
+
+@pytest.fixture
+async def people(tmp_path: Path) -> AsyncIterator[People]:
+    async with serving(tmp_path / "hub", settings=Settings(outbox_bytes=BOUND)) as people:
+        yield people
+
+
+class Deaf:
+    """A connection that sends what it is told to, and reads nothing after its greeting."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, people: People, token: str) -> Deaf:
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(raw, ("127.0.0.1", people.server.port))
+        reader, writer = await asyncio.open_connection(sock=raw, limit=4096)
+        deaf = cls(reader, writer)
+        writer.write(
+            b"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        deaf.send("40" + json.dumps({"token": token}))
+        return deaf
+
+    def send(self, text: str) -> None:
+        """A frame of text, masked with zeros as the protocol asks of a client."""
+        data = text.encode()
+        size = bytes([0x80 | len(data)]) if len(data) < 126 else bytes([0x80 | 126]) + len(data).to_bytes(2, "big")
+        self.writer.write(b"\x81" + size + bytes(4) + data)
+
+    def event(self, id: int, name: str, payload: dict[str, Any]) -> None:
+        self.send(f"42{id}{json.dumps([name, payload])}")
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+def waiting(people: People) -> int:
+    """The most bytes that wait for any connection."""
+    outboxes: list[Any] = [o for server in people.server.sockets.servers.values() for o in server.outboxes.values()]
+    return max((o._queue.bytes for o in outboxes), default=0)
+
+
+async def test_a_viewer_that_never_reads(people: People) -> None:
+    op = await people.operator("msgpack")
+    await op.ok("context.create", id="c")
+    healthy, follower = await people.operator(), Follower("c")
+    await follower.subscribe(healthy)
+    deaf = await Deaf.connect(people, people.server.token)
+    deaf.event(1, "subscribe", {"topic": "context:c"})
+    await until(lambda: len(people.server.node.contexts.live["c"].audience.room.members) == 2)
+    most, slowest = 0, 0.0
+    for _ in range(300):
+        began = time.monotonic()
+        ops = [{"op": "state.merge", "value": {"pad": "x" * 20_000}}, {"op": "log.add", "type": "info"}]
+        await op.ok("apply", context="c", ops=ops)
+        slowest = max(slowest, time.monotonic() - began)
+        most = max(most, waiting(people))
+        if people.server.sockets.count == 2:
+            break
+    assert most <= outbox.HARD * BOUND + 100_000
+    assert slowest < 1.0
+    await until(lambda: people.server.sockets.count == 2, "the end of the one that never reads")
+    assert len(people.server.node.contexts.live["c"].audience.room.members) == 1
+    got = await op.ok("context.get", context="c")
+    await healthy.until(lambda: follower.read(healthy).position.seq == got["seq"])
+    assert follower.state.document == got["document"]
+    deaf.close()
+
+
+async def test_it_is_ended_after_a_while_below_the_hard_bound(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.3)
+    op = await people.operator("msgpack")
+    await op.ok("context.create", id="c")
+    deaf = await Deaf.connect(people, people.server.token)
+    deaf.event(1, "subscribe", {"topic": "context:c", "deliver": "patch"})
+    await until(lambda: people.server.node.contexts.live["c"].audience.room.members)
+    members = people.server.node.contexts.live["c"].audience.room.members
+    for _ in range(1000):
+        if waiting(people) < 1.5 * BOUND:
+            await op.ok("apply", context="c", ops=[{"op": "log.add", "type": "info", "content": "x" * 20_000}])
+        elif members:
+            await op.ok("apply", context="c", ops=[{"op": "state.incr", "path": "/n"}])
+        else:
+            break
+    await until(lambda: people.server.sockets.count == 1)
+    deaf.close()
+
+
+async def test_one_that_asks_and_never_takes_the_answers(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing more is read from it once so many answers wait; then it is ended."""
+    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.5)
+    op = await people.operator("msgpack")
+    await op.ok("context.create", id="c", state={"pad": "x" * 100_000})
+    deaf = await Deaf.connect(people, people.server.token)
+    most = 0
+    for n in range(3000):
+        deaf.event(n, "context.get", {"context": "c"})
+        if n % 50 == 0:
+            await op.ok("contexts.page")
+            most = max(most, waiting(people))
+        if people.server.sockets.count == 1:
+            break
+    await until(lambda: people.server.sockets.count == 1, "its end")
+    assert most <= BOUND + 10 * 101_000
+    deaf.close()
+
+
+async def test_a_burst_does_not_end_a_healthy_client(people: People) -> None:
+    """Coming back to many contexts at once brings more than the bound, and all of it."""
+    op = await people.operator("msgpack")
+    count = 30
+    await asyncio.gather(*(op.ok("context.create", id=f"c{n}") for n in range(count)))
+    add = [{"op": "log.add", "type": "info", "content": "x" * 5_000}]
+    for _ in range(10):
+        await asyncio.gather(*(op.ok("apply", context=f"c{n}", ops=add) for n in range(count)))
+    for kind in ("websocket", "msgpack", "polling"):
+        client = await people.operator(kind)
+        for n in range(count):
+            epoch = people.server.node.contexts.live[f"c{n}"].replica.position.epoch
+            request = {"topic": f"context:c{n}", "deliver": "patch", "from": {"epoch": epoch, "seq": 1}}
+            await client.send("subscribe", request)
+        await client.until(lambda: len(client.of("change")) == 10 * count)  # noqa: B023 - waited for right here
+        assert all(reply["recovered"] for reply in client.of("reply"))
+        assert not client.of("disconnect")
+
+
+async def test_requests_under_way_are_bounded(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the record does not answer, no more is read from a connection than it may have under way."""
+    record: Any = people.server.node.record
+    gate = asyncio.Event()
+    original = record.append
+
+    async def slow(appends: Any) -> Any:
+        await gate.wait()
+        return await original(appends)
+
+    op, other = await people.operator("msgpack"), await people.operator()
+    await op.ok("context.create", id="c")
+    monkeypatch.setattr(record, "append", slow)
+    for n in range(40):
+        await op.send("apply", {"context": "c", "ops": [{"op": "state.merge", "value": {f"k{n}": "x" * 100_000}}]})
+    await other.ok("context.get", context="c")
+    outboxes: list[Any] = list(people.server.sockets.servers["/msgpack/socket.io"].outboxes.values())
+    await until(lambda: outboxes[0]._open[1] > outbox.HARD * BOUND)
+    assert outboxes[0]._open[1] < (outbox.HARD + 1) * BOUND
+    gate.set()
+    await op.until(lambda: len(op.of("reply")) == 40)
+    replies = op.of("reply")
+    codes = {reply["ok"] or reply["error"]["code"] for reply in replies}
+    assert codes == {True, "too_large"}, "the document's limit, and nothing lost"
+    assert outboxes[0]._open == [0, 0]
