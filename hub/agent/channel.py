@@ -179,7 +179,7 @@ class Channel:
             if self._doubtful and not self._is_answered(change.position):
                 return
             self._held.popleft()
-            if change.position.epoch == self.position.epoch and change.position.seq <= self.position.seq:
+            if self.position.includes(change.position):
                 continue
             if change.position != self.position.after():
                 self.start_over()
@@ -192,5 +192,4 @@ class Channel:
                     return
 
     def _is_answered(self, position: Position) -> bool:
-        answered = self._answered
-        return answered is not None and answered.epoch == position.epoch and position.seq <= answered.seq
+        return self._answered is not None and self._answered.includes(position)

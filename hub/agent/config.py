@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from hub.core.errors import InvalidRequest, UnknownType
 from hub.core.limits import DEFAULT_LIMITS, Limits
-from hub.core.requests import Attachment, ContextType
-from hub.core.values import check
+from hub.core.requests import ContextType
 
 AgentContextType = ContextType
 """``USER`` ("user"), ``TASK`` ("task") or ``BACKGROUND`` ("background", left out of lists for people)."""
@@ -35,22 +31,3 @@ class UserMessage:
     message: str
     attachments: list[dict[str, Any]] = field(default_factory=list)
     id: str = ""
-
-
-def to_type(type: AgentContextType | str) -> AgentContextType:
-    """A context's type by name. Raises UnknownType."""
-    try:
-        return AgentContextType(type)
-    except ValueError:
-        raise UnknownType(
-            f"{str(type)[:60]!r} is not a type of context; the types are {', '.join(ContextType)}"
-        ) from None
-
-
-def to_attachments(attachments: Any) -> list[Attachment]:
-    """Attachments as a request takes them. Raises InvalidRequest."""
-    plain = [check(item, f"/attachments/{index}") for index, item in enumerate(attachments)]
-    try:
-        return msgspec.convert(plain, list[Attachment])
-    except msgspec.ValidationError as error:
-        raise InvalidRequest(f"attachments: {error}") from None

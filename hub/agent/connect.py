@@ -58,9 +58,8 @@ class Client:
         self.config = config
         self.link = RemoteLink(asyncio.get_running_loop())
         """Where the contexts of this client are kept."""
-        self.connection = self.link.connection = Connection(
-            url, token, on_event=self._event, on_up=self._up, on_down=self._down
-        )
+        self.connection = Connection(url, token, on_event=self._event, on_up=self._up, on_down=self._down)
+        self.link.use(self.connection)
         self.hello: dict[str, Any] = {}
         """What the hub said about itself and us: protocol, node, role, sub, limits."""
         self.error: HubError | None = None
@@ -107,7 +106,7 @@ class Client:
     @property
     def unconfirmed(self) -> int:
         """How many writes of this process the hub has not confirmed."""
-        return sum(context.writer.unconfirmed for context in self._contexts()) + self.link.loose
+        return sum(context.writer.unconfirmed for context in self._contexts()) + len(self.link.announcements)
 
     # inside
 
@@ -141,7 +140,7 @@ class Client:
 
     async def _flush(self) -> HubError | None:
         outcomes = await asyncio.gather(*(context.flush() for context in self._contexts()), return_exceptions=True)
-        await self.link.settle()
+        await self.link.announcements.settle()
         errors = [outcome for outcome in outcomes if isinstance(outcome, HubError)]
         return errors[0] if errors else None
 
@@ -170,7 +169,7 @@ class Client:
             if (run := context.writer.held_run) is not None and run not in served
         ]
         if runs:
-            self.link._run(self._announce(runs))
+            self.link.run(self._announce(runs))
 
     async def _announce(self, runs: list[dict[str, Any]]) -> None:
         await self.connection.ask("agent.serve", {"agent": "run-task", "capacity": 0, "runs": runs})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import aiohttp
 import socketio
 from socketio.exceptions import SocketIOError
 
+from hub.agent.waiting import spread
 from hub.core.errors import Forbidden, HubError, Removed, Unauthorized, Unavailable, error_from_wire
 
 _log = logging.getLogger(__name__)
@@ -266,6 +266,5 @@ def _for_good(code: int, reason: str) -> HubError:
 
 
 def _pause(attempt: int, asked_ms: Any = None) -> float:
-    """Seconds to wait, spread so that many clients do not come back at once."""
-    pause = asked_ms / 1000 if isinstance(asked_ms, int | float) else min(SLOWEST, 0.1 * 2.0 ** min(attempt, 10))
-    return float(pause * random.uniform(0.5, 1.5))
+    """Seconds to wait after so many attempts in vain; ``asked_ms`` is what the hub asked for."""
+    return spread(asked_ms / 1000 if isinstance(asked_ms, int | float) else min(SLOWEST, 0.1 * 2.0 ** min(attempt, 10)))

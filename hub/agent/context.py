@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from hub.agent import current
 from hub.agent.batch import batch_of, batched
-from hub.agent.config import AgentConfig, AgentContextType, to_type
-from hub.agent.ids import check_context_id, generate_id
-from hub.agent.link import Link
+from hub.agent.checks import checked_context_id, checked_context_type, checked_text, checked_user_id
+from hub.agent.config import AgentConfig, AgentContextType
+from hub.agent.ids import generate_id
+from hub.agent.link import Link, decides, names_broadcasts
 from hub.agent.log import Log
 from hub.agent.log_item import LogItem
 from hub.agent.mappings import DataMapping, MetadataMapping, OutputMapping, StateMapping
@@ -23,11 +24,10 @@ from hub.agent.running import Running
 from hub.agent.session import SessionContext
 from hub.agent.writer import Writer
 from hub.core.contexts import ROW_FIELDS
-from hub.core.errors import HubError, InvalidRequest, TooLarge
-from hub.core.limits import Limits
+from hub.core.errors import HubError, InvalidRequest
 from hub.core.pointer import own
 from hub.core.requests import Create, LogAdd, Remove, Update
-from hub.core.values import check, clean_text
+from hub.core.values import check
 
 _SHOWN = (*ROW_FIELDS, "metadata", "progress", "log", "run")
 
@@ -73,10 +73,10 @@ class AgentContext(Running):
         link = link or registry.link
         body = Create(
             context="",
-            name=check_name(name or "", config.limits),
-            type=to_type(type),
+            name=checked_text(name or "", "name"),
+            type=checked_context_type(type),
             agent=agent if agent is not None else config.agent,
-            user_id=_user_id(user_id),
+            user_id=checked_user_id(user_id),
             state=check(state or {}),
             output=check(output_data or {}),
             data=check(data or {}),
@@ -85,7 +85,7 @@ class AgentContext(Running):
             created_at=to_text(created_at) or link.now(),
             last_message=to_text(last_message),
         )
-        body.context = registry.claim(check_context_id(id), replace=replace)
+        body.context = registry.claim(checked_context_id(id), replace=replace)
         try:
             writer = Writer(body.context, link, config.limits)
             writer.submit_first(body, no=registry.next_no())
@@ -208,9 +208,9 @@ class AgentContext(Running):
         assert add.id is not None
         entries = []
         for context in registry.all():
-            if getattr(context.writer.link, "decides", False):
+            if decides(context.writer.link):
                 context.writer.add_by_broadcast(add)
-            if getattr(context.writer.link, "names_broadcasts", True):
+            if names_broadcasts(context.writer.link):
                 entries.append(context.log.expected(add))
         registry.link.broadcast(add.id, add)
         return entries
@@ -236,7 +236,7 @@ class AgentContext(Running):
 
     @name.setter
     def name(self, name: str) -> None:
-        name = check_name(name, self.writer.view.limits)
+        name = checked_text(name, "name")
         self.writer.submit(Update(context=self.id, name=name), 200 + len(name))
 
     @property
@@ -402,22 +402,3 @@ class AgentContext(Running):
     def _closed(self, reason: str) -> None:
         self._registry.drop(self)
         self._stop_tasks()
-
-
-def check_name(name: object, limits: Limits) -> str:
-    """A name as a context may have it. Raises InvalidRequest, TooLarge."""
-    if not isinstance(name, str):
-        raise InvalidRequest(f"a context's name is text, not a {type(name).__name__}")
-    if len(name) > limits.name:
-        raise TooLarge(f"a context's name has at most {limits.name} characters", limit=limits.name)
-    if any(ord(character) < 32 for character in name):
-        raise InvalidRequest("a context's name has no control characters")
-    return clean_text(name)
-
-
-def _user_id(user_id: object) -> str | None:
-    if user_id is None:
-        return None
-    if not isinstance(user_id, str) or not 1 <= len(user_id) <= 256:
-        raise InvalidRequest("a user id is text of 1 to 256 characters")
-    return clean_text(user_id)

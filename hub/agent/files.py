@@ -21,8 +21,8 @@ async def upload(connection: Connection, name: str, data: bytes, type: str) -> d
             if response.status != 200:
                 raise await _refusal(response)
             answer: dict[str, Any] = await response.json()
-    except aiohttp.ClientError as error:
-        raise Unavailable(f"the upload did not get through: {error}") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unavailable(f"the upload did not get through: {error or 'in time'}") from error
     upload: dict[str, Any] = answer["upload"]
     return upload
 
@@ -35,8 +35,8 @@ async def download(connection: Connection, id: str) -> bytes:
             if response.status != 200:
                 raise await _refusal(response)
             return await response.read()
-    except aiohttp.ClientError as error:
-        raise Unavailable(f"the download did not get through: {error}") from error
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise Unavailable(f"the download did not get through: {error or 'in time'}") from error
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> HubError:

@@ -39,7 +39,10 @@ class Linked(Protocol):
 
 
 class Link(Protocol):
-    """Where a process's contexts are kept. Every method may be called from any thread and never blocks."""
+    """Where a process's contexts are kept. Every method may be called from any thread and never blocks.
+
+    Two more members are optional, see ``decides`` and ``names_broadcasts`` below.
+    """
 
     @property
     def author(self) -> Author:
@@ -64,4 +67,15 @@ class Link(Protocol):
     def post_notice(self, notice: dict[str, Any]) -> None:
         """Announce; ``notice`` has the fields of ``notice.post``."""
 
-    def clear_notice(self, id: str) -> None: ...
+    def clear_notice(self, id: str) -> None:
+        """Take an announcement back."""
+
+
+def decides(link: Link) -> bool:
+    """Whether the facades' own views are the record (``link.decides``, else False): then they refuse what does not fit them."""
+    return bool(getattr(link, "decides", False))
+
+
+def names_broadcasts(link: Link) -> bool:
+    """Whether an entry for every context gets the id that the caller gave it (``link.names_broadcasts``, else True)."""
+    return bool(getattr(link, "names_broadcasts", True))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hub.agent.alone import AloneLink
-from hub.agent.ids import check_entry_id
-from hub.agent.log_item import LONGEST, LogItem, checked_pairs, checked_text, checked_type, short_text
+from hub.agent.checks import checked_entry_id, checked_entry_type, checked_text
+from hub.agent.log_item import LONGEST, LogItem, checked_pairs, short_text
 from hub.agent.secret import SECRETS, Tail
 from hub.agent.writer import Writer
 from hub.core.errors import HubError, InvalidRequest
@@ -119,11 +119,11 @@ class Log:
         """The operation that adds an entry, checked and masked. Raises UnknownType, InvalidValue, InvalidRequest."""
         content = checked_text(content, "content")
         return LogAdd(
-            type=checked_type(type),
+            type=checked_entry_type(type),
             heading=short_text(heading, "heading"),
             content=SECRETS.mask(content) if mask_content else content,
             kvps=checked_pairs(kvps, pairs),
-            id=None if id is None else check_entry_id(id),
+            id=None if id is None else checked_entry_id(id),
         )
 
     def reset(self) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from hub.agent.checks import checked_entry_type, checked_text
 from hub.agent.secret import SECRETS
 from hub.core.changes import Entry
-from hub.core.errors import InvalidValue, NotFound, UnknownType
+from hub.core.errors import InvalidValue, NotFound
 from hub.core.log import LogEntry
 from hub.core.log_operations import cut_kvps
 from hub.core.pointer import own
-from hub.core.requests import EntryType, LogUpdate
-from hub.core.values import check, clean_text, json_size
+from hub.core.requests import LogUpdate
+from hub.core.values import check, json_size
 
 if TYPE_CHECKING:
     from hub.agent.log import Log
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LONGEST: Final = 100_000
 """Characters of a text that travel in one request; what is longer goes in pieces."""
-
-_TYPES: Final = frozenset(EntryType)
 
 
 class LogItem:
@@ -93,7 +92,7 @@ class LogItem:
         checked = cut_kvps(checked_pairs(kvps, pairs), self._log.writer.view.limits)
         op = LogUpdate(
             id=self.id,
-            type=None if type is None else checked_type(type),
+            type=None if type is None else checked_entry_type(type),
             heading=None if heading is None else short_text(heading, "heading"),
             content=None if content is None else checked_text(content, "content"),
             kvps=checked if checked or kvps is not None else None,
@@ -120,23 +119,9 @@ class LogItem:
         return f"<LogItem {self.id!r}>"
 
 
-def checked_text(text: str, name: str) -> str:
-    """A text that every encoder takes. Raises InvalidValue for anything else."""
-    if not isinstance(text, str):
-        raise InvalidValue(f"/{name}: a {type(text).__name__}, not text", path=f"/{name}")
-    return clean_text(text)
-
-
 def short_text(text: str, name: str) -> str:
     """A text of which only the beginning counts: masked first, so that cutting leaves no half of a secret."""
     return SECRETS.mask(checked_text(text, name))[:LONGEST]
-
-
-def checked_type(type: str) -> str:
-    """A type of entry. Raises UnknownType."""
-    if type not in _TYPES:
-        raise UnknownType(f"{str(type)[:60]!r} is not a type of log entry; the types are {', '.join(EntryType)}")
-    return str(type)
 
 
 def checked_pairs(kvps: Mapping[str, Any] | None, pairs: Mapping[str, Any]) -> dict[str, Any]:

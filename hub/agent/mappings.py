@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Literal, cast
 
+from hub.agent.checks import checked_members
 from hub.agent.writer import Writer
-from hub.core.errors import InvalidRequest, InvalidValue
+from hub.core.errors import InvalidRequest
 from hub.core.pointer import join, own, split
 from hub.core.requests import (
     AnyOperation,
@@ -80,7 +81,7 @@ class Section(MutableMapping[str, Any]):
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set several keys in one change."""
-        values = _checked(other, more)
+        values = checked_members(other, more)
         if values:
             self._writer.apply(self._all(values), json_size(values) + 100)
 
@@ -90,7 +91,7 @@ class Section(MutableMapping[str, Any]):
 
     def replace(self, value: Mapping[str, Any]) -> None:
         """Let it be exactly ``value``, in one change."""
-        values = _checked(value, {})
+        values = checked_members(value)
         operations = [self._delete(key) for key in self if key not in values] + self._all(values)
         if operations:
             self._writer.apply(operations, json_size(values) + 100)
@@ -172,7 +173,7 @@ class StateMapping(Section):
             raise InvalidRequest(f"{str(mode)[:40]!r} is not a way to merge: shallow, deep or replace")
         if value is None:
             return
-        values = _checked(value, {})
+        values = checked_members(value)
         wanted = None if expected is None else Expected(state=expected)
         self._writer.apply([StateMerge(value=values, mode=mode)], json_size(values) + 100, expected=wanted)
 
@@ -202,17 +203,6 @@ class StateMapping(Section):
 def _member(state: ContextState, name: str) -> dict[str, Any]:
     member: dict[str, Any] = state.document.get(name, {})
     return member
-
-
-def _checked(other: Any, more: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(other, Mapping):
-        pairs: Iterable[tuple[Any, Any]] = other.items()
-    elif isinstance(other, Iterable) and not isinstance(other, str | bytes):
-        pairs = other
-    else:
-        raise InvalidValue(f"the value: a {type(other).__name__}, not a mapping", path="")
-    checked: dict[str, Any] = check({**dict(pairs), **more})
-    return checked
 
 
 def _path(path: object) -> str:

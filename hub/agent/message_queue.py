@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast, overload
 
-from hub.agent.config import to_attachments
+from hub.agent.checks import checked_attachments, checked_text
 from hub.agent.writer import Writer
-from hub.core.errors import InvalidRequest, TooLarge
 from hub.core.pointer import own
 from hub.core.requests import Message, QueueClear, QueueEdit, QueueRemove, QueueSend
-from hub.core.values import clean_text
 
 
 class MessageQueue(Sequence[dict[str, Any]]):
@@ -38,15 +36,13 @@ class MessageQueue(Sequence[dict[str, Any]]):
 
     def add(self, text: str, attachments: Sequence[dict[str, Any]] = ()) -> str:
         """Let a message wait for the agent. Returns its id. Raises InvalidRequest, TooLarge, Overloaded."""
-        text = self._text(text)
-        if not text.strip() and not attachments:
-            raise InvalidRequest("a message needs text or an attachment")
-        body = Message(context=self._writer.id, text=text, attachments=to_attachments(attachments))
+        text = checked_text(text, "text")
+        body = Message(context=self._writer.id, text=text, attachments=checked_attachments(attachments))
         return str(self._writer.submit(body, len(text) + 200).worked.result.get("id", ""))
 
     def edit(self, id: str, text: str) -> None:
         """Let a waiting message say something else."""
-        text = self._text(text)
+        text = checked_text(text, "text")
         self._writer.submit(QueueEdit(context=self._writer.id, id=id, text=text), len(text) + 200)
 
     def remove(self, id: str) -> None:
@@ -65,14 +61,6 @@ class MessageQueue(Sequence[dict[str, Any]]):
     def send_all(self) -> None:
         """Join all messages into one."""
         self._writer.submit(QueueSend(context=self._writer.id, joined=True))
-
-    def _text(self, text: str) -> str:
-        limit = self._writer.view.limits.message
-        if not isinstance(text, str):
-            raise InvalidRequest(f"a message's text is text, not a {type(text).__name__}")
-        if len(text) > limit:
-            raise TooLarge(f"a message has at most {limit:,} characters; send longer text as an upload", limit=limit)
-        return clean_text(text)
 
     def _queue(self) -> list[dict[str, Any]]:
         queue: list[dict[str, Any]] = self._writer.read().document.get("queue", [])

@@ -10,13 +10,12 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
+from hub.agent.checks import checked_entry_id, checked_text
 from hub.agent.current import current_id
-from hub.agent.ids import check_entry_id
 from hub.agent.link import Link
 from hub.agent.moments import to_text
 from hub.agent.secret import SECRETS
-from hub.core.errors import InvalidRequest, InvalidValue, UnknownType
-from hub.core.values import clean_text
+from hub.core.errors import InvalidRequest, UnknownType
 
 MOST: Final = 100
 """Notifications that are kept; the oldest go."""
@@ -99,11 +98,11 @@ class NotificationManager:
         if isinstance(display_time, bool) or not 0 <= display_time < 1e6:
             raise InvalidRequest("display_time is a number of seconds")
         texts = {"title": title, "message": message, "detail": detail, "group": group}
-        shown = {name: SECRETS.mask(_text(text, name)) for name, text in texts.items()}
+        shown = {name: SECRETS.mask(checked_text(text, name)) for name, text in texts.items()}
         link = self._link()
         with self._lock:
             self._expire(link.now())
-            id = check_entry_id(id) if id else secrets.token_hex(8)
+            id = checked_entry_id(id) if id else secrets.token_hex(8)
             before = self._kept.get(id)
             self._version += 1
             notification = Notification(
@@ -189,9 +188,3 @@ class NotificationManager:
             self._version += 1
             for id in over:
                 self._drop(id)
-
-
-def _text(text: str, name: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidValue(f"/{name}: a {type(text).__name__}, not text", path=f"/{name}")
-    return clean_text(text)

@@ -6,9 +6,9 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
+from hub.agent.checks import checked_context_id
 from hub.agent.config import AgentConfig
 from hub.agent.context import AgentContext
-from hub.agent.ids import check_context_id
 from hub.agent.link import Link
 from hub.agent.registry import current_registry
 from hub.agent.writer import Writer
@@ -21,7 +21,7 @@ async def open(id: str, *, config: AgentConfig | None = None, link: Link | None 
 
     ``link``: through which, if not through the one that this process's new contexts go.
     """
-    checked = check_context_id(id)
+    checked = checked_context_id(id)
     if checked is None:
         raise InvalidRequest("open needs the id of a context; create makes one")
     registry = current_registry()

@@ -11,11 +11,13 @@ from collections.abc import Coroutine
 from itertools import islice
 from typing import Any, Final
 
+from hub.agent.announcements import Announcements
 from hub.agent.channel import Channel
 from hub.agent.connection import Connection, Lost
 from hub.agent.link import Linked
+from hub.agent.waiting import spread
 from hub.core.changes import Change
-from hub.core.errors import HubError, NotFound, Overloaded, TooLarge, error_from_wire
+from hub.core.errors import HubError, Internal, NotFound, TooLarge, Unavailable, error_from_wire
 from hub.core.position import Position
 from hub.core.requests import Apply, Author, Create, LogAdd, Request, Role
 from hub.core.times import iso
@@ -26,12 +28,10 @@ _log = logging.getLogger(__name__)
 
 RETRY: Final = 0.5
 """Seconds, about, until something is tried again that the hub could not do just now."""
-MOST_LOOSE: Final = 1000
-"""Notices and broadcasts that may wait for the connection."""
 EVENT_BYTES: Final = 262_144
 """Bytes that go into one event, about, if no single request is larger."""
 
-_INTERNAL: Final = {"ok": False, "error": {"code": "internal", "message": "the hub's answer makes no sense"}}
+_INTERNAL: Final = {"ok": False, "error": Internal("the hub's answer makes no sense").to_wire()}
 
 
 class RemoteLink:
@@ -42,6 +42,7 @@ class RemoteLink:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.connection: Connection
+        self.announcements: Announcements
         self.author = Author("", Role.AGENT)
         self.message_bytes = 1_048_576
         self.subscriptions = 1_000
@@ -53,10 +54,13 @@ class RemoteLink:
         self._following: set[Channel] = set()
         self._no_room: dict[Channel, None] = {}
         self._pumping = False
-        self._loose: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._settled = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone: HubError | None = None
+
+    def use(self, connection: Connection) -> None:
+        """Send over ``connection``, from before it is up."""
+        self.connection = connection
+        self.announcements = Announcements(connection, self.run)
 
     # Link, from any thread
 
@@ -79,15 +83,15 @@ class RemoteLink:
     def broadcast(self, id: str, op: LogAdd) -> None:
         """Ask for an entry in every live context that the token covers."""
         payload = {"type": op.type, "heading": op.heading, "content": op.content, "kvps": op.kvps, "key": id}
-        self._soon(self._add_loose, "broadcast", payload)
+        self._soon(self.announcements.add, "broadcast", payload)
 
     def post_notice(self, notice: dict[str, Any]) -> None:
         """Announce."""
-        self._soon(self._add_loose, "notice.post", notice)
+        self._soon(self.announcements.add, "notice.post", notice)
 
     def clear_notice(self, id: str) -> None:
         """Take an announcement back."""
-        self._soon(self._add_loose, "notice.clear", {"id": id, "key": f"clear-{id}-{random.getrandbits(48):x}"})
+        self._soon(self.announcements.add, "notice.clear", {"id": id, "key": f"clear-{id}-{random.getrandbits(48):x}"})
 
     def _soon(self, what: Any, *args: Any) -> None:
         try:
@@ -140,26 +144,26 @@ class RemoteLink:
         size = 0
         for channel in ready:
             if channel.wants_subscription and self._may_follow(channel):
-                self._run(self._subscribe(channel, channel.subscription()))
+                self.run(self._subscribe(channel, channel.subscription()))
             group = channel.next()
             if not group:
                 if channel.done:
                     self._drop(channel)
                 continue
             if not isinstance(group[0].body, Apply):
-                self._run(self._send_one(channel, group[0]))
+                self.run(self._send_one(channel, group[0]))
                 continue
             fitting, payloads, bytes_taken = self._fit(channel, group)
             if not fitting:
                 self._look_at(channel)
                 continue
             if applies and size + bytes_taken > EVENT_BYTES:
-                self._run(self._send_applies(applies))
+                self.run(self._send_applies(applies))
                 applies, size = [], 0
             applies.append((channel, fitting, payloads))
             size += bytes_taken
         if applies:
-            self._run(self._send_applies(applies))
+            self.run(self._send_applies(applies))
 
     def _fit(self, channel: Channel, group: list[Request]) -> tuple[list[Request], list[dict[str, Any]], int]:
         """What of a group goes into one event. A request that the hub would not take is refused here."""
@@ -225,9 +229,12 @@ class RemoteLink:
 
     def _replied(self, channel: Channel, requests: list[Request], replies: list[dict[str, Any]]) -> None:
         if channel.replied(requests, replies):
-            channel.resting = True
-            self._loop.call_later(RETRY * random.uniform(0.5, 1.5), self._rested, channel)
+            self._rest(channel)
         self._look_at(channel)
+
+    def _rest(self, channel: Channel) -> None:
+        channel.resting = True
+        self._loop.call_later(spread(RETRY), self._rested, channel)
 
     def _rested(self, channel: Channel) -> None:
         channel.resting = False
@@ -253,7 +260,7 @@ class RemoteLink:
         if self._channels.get(channel.context.id) is channel:
             del self._channels[channel.context.id]
             if channel.subscribed:
-                self._run(self._unsubscribe(channel.context.id))
+                self.run(self._unsubscribe(channel.context.id))
 
     async def _unsubscribe(self, id: str) -> None:
         if id not in self._channels:
@@ -308,10 +315,7 @@ class RemoteLink:
                 return None, page
             pages.append(page["entries"][::-1])
         if sum(map(len, pages)) != reply["document"]["log"]["length"]:
-            return None, {
-                "ok": False,
-                "error": {"code": "unavailable", "message": "the log changed", "retryable": True},
-            }
+            return None, {"ok": False, "error": Unavailable("the log changed").to_wire()}
         log = {"id": reply["log_id"], "entries": [entry for page in reversed(pages) for entry in page]}
         state = {name: reply[name] for name in ("epoch", "seq", "document")}
         return {**state, "log": log, "data": reply.get("data") or {}}, reply
@@ -319,8 +323,7 @@ class RemoteLink:
     def _not_subscribed(self, channel: Channel, error: HubError) -> None:
         if error.retryable or error.code == "log_reset":
             channel.subscribing = False
-            channel.resting = True
-            self._loop.call_later(RETRY * random.uniform(0.5, 1.5), self._rested, channel)
+            self._rest(channel)
         elif isinstance(error, NotFound):
             channel.closed("not_found" if channel.position is None else "removed")
         else:
@@ -336,8 +339,7 @@ class RemoteLink:
         self.subscriptions = int(limits.get("subscriptions", self.subscriptions))
         for channel in list(self._channels.values()):
             self._look_at(channel)
-        for key in list(self._loose):
-            self._run(self._send_loose(key))
+        self.announcements.up()
 
     def down(self, error: HubError | None) -> None:
         """The connection is gone; with an error, for good."""
@@ -354,50 +356,14 @@ class RemoteLink:
             channel.closed(error.message)
         self._channels.clear()
 
-    async def settle(self) -> None:
-        """Wait until every notice and broadcast is answered."""
-        await asyncio.sleep(0)  # what was asked for from this thread a moment ago is there now
-        if self._loose:
-            self._settled.clear()
-            await self._settled.wait()
-
-    @property
-    def loose(self) -> int:
-        """Notices and broadcasts without an answer."""
-        return len(self._loose)
-
     async def stop(self) -> None:
         """End what is under way."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # notices and broadcasts
-
-    def _add_loose(self, name: str, payload: dict[str, Any]) -> None:
-        if len(self._loose) >= MOST_LOOSE:
-            _log.error("%s is dropped: %s", name, Overloaded("too much waits for the connection").message)
-            return
-        self._loose[payload["key"]] = (name, payload)
-        self._run(self._send_loose(payload["key"]))
-
-    async def _send_loose(self, key: str) -> None:
-        while key in self._loose and self.connection.up:
-            name, payload = self._loose[key]
-            reply = await self._request(name, payload)
-            if reply is None:
-                return
-            error = None if reply.get("ok") else error_from_wire(reply.get("error") or {})
-            if error is None or not error.retryable:
-                self._loose.pop(key, None)
-                if not self._loose:
-                    self._settled.set()
-                if error is not None:
-                    _log.error("%s was refused: %s: %s", name, error.code, error.message)
-                return
-            await asyncio.sleep(RETRY)
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a coroutine on the loop; ``stop`` ends it, the log has what it raises."""
         task = self._loop.create_task(_logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

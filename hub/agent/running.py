@@ -15,6 +15,7 @@ from hub.agent.errors import RunStopped
 from hub.agent.log import Log
 from hub.agent.message_queue import MessageQueue
 from hub.agent.tasks import DeferredTask, Ended, running_task, wait_for
+from hub.agent.waiting import until, wait_until
 from hub.agent.writer import Writer
 from hub.core.errors import HubError, InvalidRequest
 from hub.core.requests import Control, RunOpen
@@ -163,31 +164,12 @@ class Running:
         asked for a stop or the run has ended, and whatever was refused of earlier writes."""
         await asyncio.sleep(0)
         self.log.release()
-        if self._may_go_on():
-            return
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
-        unwatch = self.writer.watch(lambda: _call(loop, changed.set))
-        try:
-            while not self._may_go_on():
-                await changed.wait()
-                changed.clear()
-        finally:
-            unwatch()
+        await until(self.writer, self._may_go_on)
 
     def wait_checkpoint(self) -> None:
         """``checkpoint`` for plain functions."""
         self.log.release()
-        if self._may_go_on():
-            return
-        changed = threading.Event()
-        unwatch = self.writer.watch(changed.set)
-        try:
-            while not self._may_go_on():
-                changed.wait()
-                changed.clear()
-        finally:
-            unwatch()
+        wait_until(self.writer, self._may_go_on)
 
     def _may_go_on(self) -> bool:
         self.writer.raise_failures()
@@ -202,8 +184,3 @@ class Running:
         if (run is not None and run["status"] == "stopping") or (task is not None and task.stopping):
             raise RunStopped("the run was asked to stop")
         return not paused
-
-
-def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(what)

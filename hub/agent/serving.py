@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -16,6 +15,7 @@ from hub.agent.context import AgentContext
 from hub.agent.driving import LooseTasks
 from hub.agent.link import Link
 from hub.agent.tasks import DeferredTask
+from hub.agent.waiting import spread, until
 from hub.core.errors import Busy, HubError, InvalidRequest, Unavailable
 from hub.core.position import Position
 from hub.core.requests import RunRef, RunSet
@@ -26,6 +26,8 @@ REACH: Final = 30.0
 """Seconds for a context's view to come to where its run began."""
 LEAVE: Final = 10.0
 """Seconds for runs to end when their agent is served no more."""
+AGAIN: Final = 0.5
+"""Seconds, about, until the hub is told again what is served here, if it could not hear it just now."""
 IDLE: Final = 256
 """Contexts without a run that stay open for their next message."""
 
@@ -140,7 +142,7 @@ class Agent:
                 if not error.retryable:
                     self.down(error)
                     return
-            await asyncio.sleep(random.uniform(0.2, 0.8))
+            await asyncio.sleep(spread(AGAIN))
 
     async def _announce(self) -> None:
         held = [{"context": held.id, "run": {"id": held.run.id, "fence": held.run.fence}} for held in self._active()]
@@ -293,8 +295,6 @@ class _Held:
 
 async def _reached(ctx: AgentContext, position: Position) -> None:
     """Wait until a context's view has come to a position. Raises HubError if it does not, or is closed."""
-    loop = asyncio.get_running_loop()
-    changed = asyncio.Event()
 
     def there() -> bool:
         with ctx.writer.lock:
@@ -303,13 +303,8 @@ async def _reached(ctx: AgentContext, position: Position) -> None:
             base = ctx.writer.view.base
         return base.epoch != position.epoch or base.seq >= position.seq
 
-    unwatch = ctx.writer.watch(lambda: loop.call_soon_threadsafe(changed.set))
     try:
         async with asyncio.timeout(REACH):
-            while not there():
-                await changed.wait()
-                changed.clear()
+            await until(ctx.writer, there)
     except TimeoutError:
         raise Unavailable(f"context {ctx.id!r} did not come to {position} within {REACH:.0f} s") from None
-    finally:
-        unwatch()

@@ -20,6 +20,7 @@ from hub.agent.current import CONTEXT_ID, set_context_data, set_run
 from hub.agent.driving import Driver
 from hub.agent.errors import RunStopped
 from hub.agent.secret import SECRETS
+from hub.agent.waiting import runs_a_loop
 from hub.core.errors import HubError, Removed, RunLost
 from hub.core.requests import AnyOperation, LogAdd, RunOpen, RunRef, RunSet
 from hub.core.runs import ACTIVE
@@ -245,11 +246,8 @@ class DeferredTask:
 def wait_for(tasks: list[DeferredTask]) -> Ended:
     """Wait until tasks have ended; on an event loop, or in one of the tasks, only return what can be awaited."""
     ended = Ended(tasks)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        if running_task() not in tasks:
-            ended.wait(max((task.grace for task in tasks), default=0) + 1)
+    if not runs_a_loop() and running_task() not in tasks:
+        ended.wait(max((task.grace for task in tasks), default=0) + 1)
     return ended
 
 

@@ -99,7 +99,7 @@ class View(Replica):
     def heard(self, change: Change) -> None:
         """The next confirmed change; one that came already is left out. Raises DoesNotFit."""
         reached = self._aside[-1].position if self._aside else self.base
-        if change.position.epoch == reached.epoch and change.position.seq <= reached.seq:
+        if reached.includes(change.position):
             return
         if not self._aside and not self._gone:
             if not self.pending:
@@ -175,8 +175,7 @@ class View(Replica):
             self.pending.remove(pending)
 
     def _passed(self, pending: Pending) -> bool:
-        at = pending.at
-        return at is not None and at.epoch == self.base.epoch and at.seq <= self.base.seq
+        return pending.at is not None and self.base.includes(pending.at)
 
     def _ahead(self, at: Position) -> bool:
         return at.epoch == self.base.epoch and at.seq > self.base.seq

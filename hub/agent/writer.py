@@ -5,7 +5,6 @@ Writers are thread-safe. Their link calls the methods of ``Linked`` from one thr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from collections import deque
@@ -16,9 +15,10 @@ from typing import Any, Final
 from hub.agent.batch import Batch, batch_of
 from hub.agent.current import run_of
 from hub.agent.ids import writer_name
-from hub.agent.link import Link
+from hub.agent.link import Link, decides
 from hub.agent.tally import Tally, closing_error
 from hub.agent.view import View
+from hub.agent.waiting import runs_a_loop
 from hub.core.changes import Change, Part
 from hub.core.errors import (
     HubError,
@@ -72,8 +72,7 @@ class Writer:
         """Done once ``loaded`` gave a state to read."""
         self.held_run: RunRef | None = None
         """The run that this process executes: what an agent's writes name when the code that makes them does not know."""
-        decides: bool = getattr(link, "decides", False)
-        self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=decides)
+        self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=decides(link))
         self._pending_bytes = pending_bytes
         self._room = threading.Condition(self.lock)
         self._n = 0
@@ -183,9 +182,9 @@ class Writer:
 
     def _wait_for_room(self, weight: int) -> None:
         self.check_open()
-        if self._bytes + weight <= self._pending_bytes or not self._bytes:
+        if self._has_room(weight):
             return
-        if not _runs_a_loop() and self._room.wait_for(lambda: self._has_room(weight), WAIT):
+        if not runs_a_loop() and self._room.wait_for(lambda: self._has_room(weight), WAIT):
             self.check_open()
             return
         raise Overloaded(
@@ -453,12 +452,3 @@ class Writer:
             _log.warning("context %s: a change did not fit, loading it again: %s", self.id, error)
             self._lost = True
             self.link.attach(self, create=False, replace=False)
-
-
-def _runs_a_loop() -> bool:
-    """Whether this thread runs an event loop, which must not wait."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,10 +11,14 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 
 from hub.agent.connection import Connection as AgentConnection
+from hub.agent.files import upload
 from hub.cli.target import NotRunning, Target, how_to_start
 from hub.core.errors import HubError, Unavailable, error_from_wire
 
 CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 120.0
+PAUSE_SECONDS: Final = 0.2
+"""Between two attempts at a change."""
 RETRY_SECONDS: Final = 15.0
 """How long a change is tried again while the hub is away."""
 
@@ -66,6 +69,10 @@ class Connection:
         reply = await self._line.ask(name, payload)
         return {key: value for key, value in reply.items() if key != "ok"}
 
+    async def upload(self, name: str, data: bytes) -> dict[str, Any]:
+        """Keep a file at the hub; returns its upload ``{id, name, size, type, expires_at}``. Raises HubError."""
+        return await upload(self._line, name, data, "application/octet-stream")
+
     def _heard(self, name: str, payload: dict[str, Any]) -> None:
         self.events.put_nowait(Event(name, payload))
 
@@ -109,27 +116,16 @@ async def change(target: Target, name: str, payload: dict[str, Any]) -> dict[str
             except Unavailable:
                 if loop.time() >= ends:
                     raise
-            await asyncio.sleep(0.2)
-
-
-async def upload(target: Target, name: str, data: bytes) -> dict[str, Any]:
-    """Keep a file at the hub; returns its upload ``{id, name, size, type, expires_at}``. Raises HubError."""
-    return (await _http(target, "POST", "/api/v1/uploads", params={"name": name}, data=io.BytesIO(data)))["upload"]  # type: ignore[no-any-return]
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def health(target: Target) -> dict[str, Any]:
     """What ``/healthz`` says; a hub that says ``degraded`` answers too. Raises HubError."""
-    return await _http(target, "GET", "/healthz", accept=(200, 503))
-
-
-async def _http(
-    target: Target, method: str, path: str, *, accept: tuple[int, ...] = (200,), **options: Any
-) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
     try:
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120, connect=CONNECT_SECONDS)) as http,
-            http.request(method, target.url + path, headers=headers, **options) as response,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=CONNECT_SECONDS)) as http,
+            http.get(f"{target.url}/healthz", headers=headers) as response,
         ):
             body = await response.json(content_type=None)
             status = response.status
@@ -141,7 +137,7 @@ async def _http(
         raise NotRunning(f"what answers at {target.url} is not a hub") from error
     if not isinstance(body, dict):
         raise NotRunning(f"what answers at {target.url} is not a hub")
-    if status not in accept:
+    if status not in (200, 503):
         wire = body.get("error")
-        raise error_from_wire(wire if isinstance(wire, dict) else {"message": f"the hub answered {status} to {path}"})
+        raise error_from_wire(wire if isinstance(wire, dict) else {"message": f"the hub answered {status}"})
     return body

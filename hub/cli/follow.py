@@ -155,7 +155,7 @@ class Follower:
             return None
         change = Change(Position(payload["epoch"], payload["seq"]), payload["parts"])
         here = self.state.position
-        if change.position.epoch == here.epoch and change.position.seq <= here.seq:
+        if here.includes(change.position):
             return None  # was in the snapshot already
         if change.position != here.after():
             raise _Resync

@@ -103,9 +103,12 @@ def _read(path: Path) -> bytes:
 async def _send(
     target: Target, context: str, text: str, files: list[tuple[str, bytes]], wait: bool, quiet: bool
 ) -> dict[str, Any]:
-    from hub.cli.client import change, upload
+    from hub.cli.client import change, connect
 
-    attachments = [{"id": (await upload(target, name, data))["id"]} for name, data in files]
+    attachments = []
+    if files:
+        async with connect(target) as connection:
+            attachments = [{"id": (await connection.upload(name, data))["id"]} for name, data in files]
     message: dict[str, Any] = {"context": context, "text": text}
     if attachments:
         message["attachments"] = attachments

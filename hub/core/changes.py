@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from hub.core.position import Position
 
 Json = Any
 """A JSON value: None, bool, int up to 2**53-1 in magnitude, finite float, str, list, dict with str keys."""
+
+Undo = Callable[[], object]
+"""What takes one thing back that was done to a state; called last one first."""
 
 
 class PatchOp(TypedDict):

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from hub.core.changes import Json, Key, Part, Patch, PatchOp
+from hub.core.changes import Json, Key, Part, Patch, PatchOp, Undo
 from hub.core.errors import TooLarge
 from hub.core.limits import Limits
 from hub.core.pointer import join
 from hub.core.position import Position
 from hub.core.requests import Request
-from hub.core.state import ContextState, Undo
+from hub.core.state import ContextState
 
 VERSIONED: Final = ("state", "output", "session_context")
 """Members of the document that have a version."""

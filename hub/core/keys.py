@@ -6,11 +6,10 @@ other key is kept among the last 256 of its sort.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hub.core.changes import Json, Key
+from hub.core.changes import Json, Key, Undo
 from hub.core.errors import KeyExpired, KeyReused
 
 WRITERS: Final = 256
@@ -61,7 +60,7 @@ class KeyTable:
             raise KeyReused(f"{key!r} was used for another request; use a new key")
         return outcome[1]
 
-    def apply(self, part: Key, seq: int) -> Callable[[], object]:
+    def apply(self, part: Key, seq: int) -> Undo:
         """Remember an outcome. Returns what takes it back."""
         outcome = (part["digest"], part["result"])
         name, n = split_key(part["key"])
@@ -84,7 +83,7 @@ class KeyTable:
             writer.last = seq
         return partial(self._forget, writer, n, before, gone, highest, last)
 
-    def _add_writer(self, name: str, n: int, seq: int, outcome: Outcome) -> Callable[[], object]:
+    def _add_writer(self, name: str, n: int, seq: int, outcome: Outcome) -> Undo:
         evicted: tuple[str, _Writer] | None = None
         if len(self._writers) >= WRITERS:  # the one that has been silent for longest goes
             oldest = min(self._writers, key=lambda name: self._writers[name].last)
@@ -109,7 +108,7 @@ class KeyTable:
         writer.outcomes.update(gone)
         writer.highest, writer.last = highest, last
 
-    def _add_other(self, key: str, seq: int, outcome: Outcome) -> Callable[[], object]:
+    def _add_other(self, key: str, seq: int, outcome: Outcome) -> Undo:
         before = self._others.pop(key, None)
         gone: tuple[str, tuple[int, Outcome]] | None = None
         if len(self._others) >= WRITERS:
@@ -130,11 +129,6 @@ class KeyTable:
             self._in_order = False
         if gone:
             self._others = {gone[0]: gone[1], **self._others}
-
-    def field_of(self, key: str) -> str:
-        """The field that a key's outcome is kept in by a mirror: its writer, or the key itself."""
-        name, n = split_key(key)
-        return f"k/{key}" if n is None else f"w/{name}"
 
     def fields(self) -> list[str]:
         """The fields that a mirror of this table has."""
@@ -168,6 +162,12 @@ class KeyTable:
         writer.outcomes = {n: (digest, result) for n, digest, result in outcomes}
         writer.highest = max(writer.outcomes)
         self._writers[name] = writer
+
+
+def field_of(key: str) -> str:
+    """The field that a key's outcome is kept in by a mirror: its writer's, or the key's own."""
+    name, n = split_key(key)
+    return f"k/{key}" if n is None else f"w/{name}"
 
 
 def split_key(key: str) -> tuple[str, int | None]:

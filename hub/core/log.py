@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
-from hub.core.changes import Entry, Json, LogAppend, LogUpdate
+from hub.core.changes import Entry, Json, LogAppend, LogUpdate, Undo
 from hub.core.values import json_size, utf16_length
-
-Undo = Callable[[], object]
 
 
 class LogEntry:

@@ -22,7 +22,7 @@ _TYPES: Final = frozenset(EntryType)
 def check_entry_type(type: str) -> None:
     """Raises UnknownType if there is no such type of entry."""
     if type not in _TYPES:
-        raise UnknownType(f"{type[:60]!r} is not a type of log entry; the types are {', '.join(EntryType)}")
+        raise UnknownType(f"{str(type)[:60]!r} is not a type of log entry; the types are {', '.join(EntryType)}")
 
 
 def log_add(draft: Draft, op: LogAdd) -> None:

@@ -5,14 +5,13 @@ Whoever takes operations back does so last one first: then every holder is again
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-from hub.core.changes import Json, PatchOp
+from hub.core.changes import Json, PatchOp, Undo
 from hub.core.pointer import index_of, own
 from hub.core.values import json_size
 
-Patched = tuple[Callable[[], object], int]
+Patched = tuple[Undo, int]
 """What takes an operation back, and by how many bytes of JSON the document is larger."""
 
 _ABSENT = object()

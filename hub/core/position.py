@@ -28,6 +28,10 @@ class Position(NamedTuple):
             raise InvalidRequest(f"{text[:80]!r} is not a version: versions look like 'epoch:seq'")
         return cls(epoch, int(seq))
 
+    def includes(self, other: Position) -> bool:
+        """Whether a reader that stands here has the change at ``other``; False if that is of another epoch."""
+        return self.epoch == other.epoch and other.seq <= self.seq
+
     def after(self, count: int = 1) -> Position:
         """The position ``count`` changes later in the same epoch."""
         return tuple.__new__(Position, (self[0], self[1] + count))  # twice as fast as Position(...), on the hot path

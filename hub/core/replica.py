@@ -90,7 +90,7 @@ class Replica:
         except BaseException:
             self.again(taken)
             raise
-        return self.again([pending for pending in taken if not _is_in(pending, change.position)])
+        return self.again([pending for pending in taken if not (pending.at and change.position.includes(pending.at))])
 
     def _stands_already(self, change: Change) -> bool:
         """Whether the oldest pending write is this change, and did here just what was confirmed."""
@@ -141,8 +141,3 @@ def _undo(pending: list[Pending]) -> None:
     for one in reversed(pending):
         if one.worked.undo is not None:
             one.worked.undo()
-
-
-def _is_in(pending: Pending, position: Position) -> bool:
-    """Whether the record had the write already when it stood at ``position``."""
-    return pending.at is not None and pending.at.epoch == position.epoch and pending.at.seq <= position.seq

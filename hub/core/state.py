@@ -19,6 +19,7 @@ from hub.core.changes import (
     Part,
     Patch,
     PatchOp,
+    Undo,
 )
 from hub.core.errors import InvalidRequest
 from hub.core.keys import KeyTable
@@ -27,8 +28,6 @@ from hub.core.patch import apply_op
 from hub.core.pointer import own, split
 from hub.core.position import Position
 from hub.core.values import json_size
-
-Undo = Callable[[], object]
 
 _MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, InvalidRequest, RecursionError)
 """What a part raises that is not what it should be."""

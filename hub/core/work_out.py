@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from hub.core import contexts, log_operations, messages, requests, runs, session_context, state_operations
-from hub.core.changes import Part
+from hub.core.changes import Part, Undo
 from hub.core.draft import VERSIONED, Draft
 from hub.core.errors import Conflict, Exists, HubError, NotFound, Removed, TooLarge
 from hub.core.limits import DEFAULT_LIMITS, Limits
@@ -23,7 +23,7 @@ class Worked(NamedTuple):
 
     parts: list[Part]
     result: dict[str, Any]
-    undo: Callable[[], object] | None = None
+    undo: Undo | None = None
     duplicate: bool = False
     position: Position | None = None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hub.demo.lines_log import LEVELS
-from hub.demo.steps import Steps, drain, spans
+from hub.demo.steps import Steps, spans
 from hub.demo.table import Column, Table
 
 Sort = Literal["errors", "server errors", "client errors", "warnings"]
@@ -91,12 +91,6 @@ def error_rows(rule: Rule) -> Steps[list[int]]:
                 found.append(row)
         yield
     return found
-
-
-def all_errors(table: Table) -> list[int]:
-    """The rows of a (small) table that are errors, all at once."""
-    found = rule(table)
-    return drain(error_rows(found)) if found else []
 
 
 def _first_values(column: Column) -> set[str]:

@@ -6,7 +6,7 @@ looks whether it shall pause or stop, a test just goes on.
 """
 
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -17,8 +17,8 @@ PIECE = 20_000
 """Cells that are looked at between two stops."""
 
 
-def drain(steps: Steps[T]) -> T:
-    """Do all of the work at once and give its result."""
+def drain(steps: Generator[Any, None, T]) -> T:
+    """Do all of the work at once and give its result, whatever it yields between."""
     while True:
         try:
             next(steps)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from hub.wire.codec import Encoded
+from hub.wire.codec import Encoded, Variant
 
 
 class Outbox(Protocol):
     """The way to one connection. It keeps order, is bounded in bytes, and never blocks or raises."""
 
+    @property
+    def variant(self) -> Variant:
+        """How its packets are encoded."""
+
     def send(self, event: Encoded) -> None:
-        """Queue an event. A connection that is too far behind is ended instead, and resumes by its positions."""
+        """Send an event that must not be left out. A connection that is too far behind is ended instead."""
+
+    def stream(self, frames: bytes, events: Sequence[Encoded]) -> bool:
+        """Send events of a stream; ``frames`` are theirs, joined. False if nothing was sent, because the connection is
+        behind: then what it misses is replaced by one snapshot, when it has caught up."""
+
+    def when_caught_up(self, call: Callable[[], None]) -> None:
+        """Call once when what waits for a connection that was behind is gone; never if it ends before."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from hub.fanout.outbox import Outbox
 from hub.fanout.ring import Sent
-from hub.wire.codec import Encoded
+from hub.wire.codec import Encoded, Variant
 
 
 class Viewer(NamedTuple):
@@ -19,29 +20,124 @@ class Viewer(NamedTuple):
     sees: Callable[[str | None], bool]
 
 
-class Room:
-    """Members of a context's topic. Sending is a loop over them: no task, no encoding and no waiting per member."""
+class Told(NamedTuple):
+    """What is told to a room: a change, a snapshot for snapshot mode, or one for everybody."""
 
-    def __init__(self) -> None:
+    sent: Sent | None = None
+    snapshot: Encoded | None = None
+    for_all: Encoded | None = None
+
+
+_Group = tuple[bool, bool, Variant]
+"""Members of one group (patch mode, private, variant) are sent the same bytes."""
+
+
+class Room:
+    """Members of a context's topic.
+
+    What happens in one iteration of the event loop is joined and written once to each member, in a loop over them: no task,
+    no encoding and no waiting per member. Nothing is merged or left out, but for members that are behind: they get
+    ``resync`` when they have caught up.
+    """
+
+    def __init__(self, resync: Callable[[Viewer], Encoded | None]) -> None:
         self.members: dict[Outbox, Viewer] = {}
+        self._groups: dict[_Group, dict[Outbox, None]] = {}
+        self.behind: set[Outbox] = set()
+        """Members that get ``resync`` when they have caught up, and nothing before."""
+        self._told: list[Told] = []
+        self._resync = resync
 
     @property
-    def wants_snapshots(self) -> bool:
-        return any(not viewer.patch for viewer in self.members.values())
+    def snapshot_variants(self) -> set[Variant]:
+        """The variants that members in snapshot mode speak."""
+        return {variant for patch, _, variant in self._groups if not patch}
 
-    def send_change(self, sent: Sent, snapshot: Encoded | None) -> None:
-        """A change to patch mode; its log parts, then the snapshot (if there is one now) to snapshot mode."""
-        for outbox, viewer in self.members.items():
-            if viewer.patch:
-                outbox.send(sent.private if viewer.private else sent.public)
+    def join(self, outbox: Outbox, viewer: Viewer) -> None:
+        """Let a member in. It is told nothing of what happened before."""
+        self.flush()
+        self.leave(outbox)
+        self.members[outbox] = viewer
+        self._groups.setdefault(_group_of(outbox, viewer), {})[outbox] = None
+
+    def leave(self, outbox: Outbox) -> None:
+        """Harmless for who is no member."""
+        viewer = self.members.pop(outbox, None)
+        if viewer is not None:
+            self.behind.discard(outbox)
+            self._leave_group(outbox, viewer)
+
+    def _leave_group(self, outbox: Outbox, viewer: Viewer) -> None:
+        key = _group_of(outbox, viewer)
+        group = self._groups.get(key, {})
+        group.pop(outbox, None)
+        if not group:
+            self._groups.pop(key, None)
+
+    def clear(self) -> None:
+        """Let everybody go, after what was told."""
+        self.flush()
+        self.members.clear()
+        self._groups.clear()
+        self.behind.clear()
+
+    def tell(self, told: Told) -> None:
+        """Tell the members at the end of this iteration of the event loop."""
+        if not self._groups:
+            return
+        if not self._told:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._told.append(told)
+
+    def flush(self) -> None:
+        """Send what was told."""
+        if not self._told:
+            return
+        told, self._told = self._told, []
+        late: list[Outbox] = []
+        for (patch, private, variant), group in self._groups.items():
+            events = list(_for_patch_mode(told, private) if patch else _for_snapshot_mode(told))
+            if not events:
                 continue
-            if sent.log is not None:
-                outbox.send(sent.log)
-            if snapshot is not None:
-                outbox.send(snapshot)
+            frames = events[0].frame(variant) if len(events) == 1 else b"".join([e.frame(variant) for e in events])
+            late += [outbox for outbox in group if not outbox.stream(frames, events)]
+        for outbox in late:
+            self._falls_behind(outbox)
 
-    def send_snapshot(self, snapshot: Encoded, *, patch: bool = False) -> None:
-        """A snapshot to snapshot mode, and with ``patch`` to patch mode as well."""
-        for outbox, viewer in self.members.items():
-            if patch or not viewer.patch:
-                outbox.send(snapshot)
+    def _falls_behind(self, outbox: Outbox) -> None:
+        self.behind.add(outbox)
+        self._leave_group(outbox, self.members[outbox])
+        outbox.when_caught_up(lambda: self._caught_up(outbox))
+
+    def _caught_up(self, outbox: Outbox) -> None:
+        if outbox not in self.behind:
+            return
+        self.behind.discard(outbox)
+        viewer = self.members[outbox]
+        event = self._resync(viewer)
+        if event is not None:
+            outbox.send(event)
+        self.join(outbox, viewer)
+
+
+def _group_of(outbox: Outbox, viewer: Viewer) -> _Group:
+    return viewer.patch, viewer.patch and viewer.private, outbox.variant
+
+
+def _for_patch_mode(told: Iterable[Told], private: bool) -> Iterable[Encoded]:
+    for sent, _, for_all in told:
+        if sent is not None:
+            yield sent.private if private else sent.public
+        elif for_all is not None:
+            yield for_all
+
+
+def _for_snapshot_mode(told: Iterable[Told]) -> Iterable[Encoded]:
+    """The log parts of a change come before its snapshot."""
+    for sent, snapshot, for_all in told:
+        if sent is not None and sent.log is not None:
+            yield sent.log
+        if snapshot is not None:
+            yield snapshot
+        if for_all is not None:
+            yield for_all

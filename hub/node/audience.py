@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from hub.agent.link import Linked
 from hub.core.changes import Change, Part
 from hub.core.pointer import own
-from hub.core.position import Position
 from hub.core.replica import Pending, Replica
 from hub.core.state import ContextState
 from hub.fanout.outbox import Outbox
 from hub.fanout.ring import Ring, Sent
-from hub.fanout.room import Room, Viewer
-from hub.wire.codec import Encoded
+from hub.fanout.room import Room, Told, Viewer
+from hub.wire.codec import Encoded, Variant
 
 SMALL_DOCUMENT = 32_768
 """Bytes up to which snapshot mode gets every mutation's snapshot."""
@@ -30,7 +30,7 @@ class Audience:
     def __init__(self, id: str, replica: Replica) -> None:
         self.id = id
         self.topic = f"context:{id}"
-        self.room = Room()
+        self.room = Room(self._resync)
         self.facades: list[Linked] = []
         self.ring = Ring(self.topic, replica.position)
         self._replica = replica
@@ -44,21 +44,30 @@ class Audience:
 
     # snapshots
 
-    def snapshot(self, state: ContextState, *, position: Position | None = None) -> Encoded:
+    def _snapshot(self, state: ContextState, variants: Iterable[Variant], **more: Any) -> Encoded:
         """The snapshot event of a state as it is now."""
-        at = position or state.position
+        at = state.position
         payload: dict[str, Any] = {"topic": self.topic, "epoch": at.epoch, "seq": at.seq, "document": state.document}
         if state.closed is not None:
             payload["closed"] = state.closed
-        event = Encoded("snapshot", payload)
-        event.encode_now()
+        event = Encoded("snapshot", payload | more)
+        event.encode_now(variants)
         return event
+
+    def _resync(self, viewer: Viewer, reason: str = "lagged") -> Encoded:
+        """The state whole, with the reason and the log's tail: for who missed changes."""
+        with self._replica.confirmed() as state:
+            entries = state.log.tail(TAIL, TAIL_BYTES)
+            more: dict[str, Any] = {"recovered": False, "reason": reason, "log_id": state.log.id, "entries": entries}
+            if viewer.private:
+                more["data"] = dict(state.data)
+            return self._snapshot(state, Variant, **more)
 
     def prepare_snapshot(self, pending: Pending) -> None:
         """Keep what snapshot mode will be shown of a write, while the state is just as the write left it."""
         state = self._replica.state
-        if self.room.wants_snapshots and state.size <= SMALL_DOCUMENT and not _only_appends(pending.worked.parts):
-            self._prepared[id(pending)] = self.snapshot(state)
+        if self.room.snapshot_variants and state.size <= SMALL_DOCUMENT and not _only_appends(pending.worked.parts):
+            self._prepared[id(pending)] = self._snapshot(state, Variant)  # all: others may join before it is told
 
     def forget_prepared(self) -> None:
         """The writes were taken back; what was prepared for them is void."""
@@ -74,9 +83,9 @@ class Audience:
                 facade.followed(Change(change.position, sent.private.payload["parts"]))
             snapshot = self._prepared.get(write)
             overtaken = snapshot is None and (overtaken or not sent.only_appends)
-            self.room.send_change(sent, snapshot)
+            self.room.tell(Told(sent, snapshot))
         self._prepared.clear()
-        if overtaken and self.room.wants_snapshots:
+        if overtaken and self.room.snapshot_variants:
             self._send_newest()
 
     def _send_newest(self) -> None:
@@ -90,12 +99,13 @@ class Audience:
 
     def _snapshot_now(self) -> None:
         self._timer = None
-        if not self.room.wants_snapshots:
+        variants = self.room.snapshot_variants
+        if not variants:
             return
         with self._replica.confirmed() as state:
             if not state.exists:
                 return
-            self.room.send_snapshot(self.snapshot(state))
+            self.room.tell(Told(snapshot=self._snapshot(state, variants)))
             size = state.size
         if size > SMALL_DOCUMENT:
             pace = max(1 / SNAPSHOTS_PER_SECOND, size / SNAPSHOT_BYTES_PER_SECOND)
@@ -104,13 +114,14 @@ class Audience:
     # viewers
 
     def join(self, outbox: Outbox, viewer: Viewer) -> None:
-        self.room.members[outbox] = viewer
+        self.room.join(outbox, viewer)
 
     def leave(self, outbox: Outbox) -> None:
-        self.room.members.pop(outbox, None)
+        self.room.leave(outbox)
 
     def expel(self, user_id: str | None) -> None:
         """The context is this user's now: who may not see it any more is told that it ended, and leaves."""
+        self.room.flush()
         for outbox, viewer in list(self.room.members.items()):
             if not viewer.sees(user_id):
                 self.leave(outbox)
@@ -155,22 +166,20 @@ class Audience:
                 outbox.send(sent.log)
         if missed and not viewer.patch:
             with self._replica.confirmed() as state:
-                outbox.send(self.snapshot(state))
+                outbox.send(self._snapshot(state, (outbox.variant,)))
 
     def start_over(self, replica: Replica, reason: str) -> None:
         """The state is another one: everybody gets it whole, with the reason."""
+        self.room.flush()
         self._replica = replica
         self._prepared.clear()
         self.ring.start_over(replica.position)
-        if not self.room.members and not self.facades:
-            return
+        events: dict[bool, Encoded] = {}
+        for outbox, viewer in self.room.members.items():
+            if viewer.private not in events:
+                events[viewer.private] = self._resync(viewer, reason)
+            outbox.send(events[viewer.private])
         with replica.confirmed() as state:
-            event = self.snapshot(state)
-            resync = {**event.payload, "recovered": False, "reason": reason, "log_id": state.log.id}
-            resync["entries"] = state.log.tail(TAIL, TAIL_BYTES)
-            told = Encoded("snapshot", resync)
-            told.encode_now()
-            self.room.send_snapshot(told, patch=True)
             for facade in self.facades:
                 facade.loaded(owned_snapshot(state))
 
@@ -181,10 +190,13 @@ class Audience:
         for facade in self.facades:
             facade.closed(reason)
         self.facades = []
-        if self._replica.state.closed is None:  # otherwise the change that ended it said so
-            for outbox, viewer in self.room.members.items():
+        self.room.flush()
+        for outbox, viewer in self.room.members.items():
+            if outbox in self.room.behind:
+                outbox.send(self._resync(viewer))
+            elif self._replica.state.closed is None:  # otherwise the change that ended it said so
                 outbox.send(self._end(viewer, reason))
-        self.room.members.clear()
+        self.room.clear()
 
 
 def owned_snapshot(state: ContextState) -> dict[str, Any]:

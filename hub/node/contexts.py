@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 WAIT = 5.0
 """Seconds that a request waits for a record that is away."""
+LOADS = 8
+"""Contexts that are loaded at a time: appends must not wait for a connection to the record behind a crowd of them."""
 LOOK = 1.0
 """Seconds between two looks at whether the record is there."""
 GROUP = 64
@@ -43,6 +45,7 @@ class Contexts:
         self._limits = limits
         self._watcher = watcher
         self._time = time
+        self._loading = asyncio.Semaphore(LOADS)
         self._opening: dict[str, asyncio.Task[LiveContext]] = {}
         self._ready: deque[LiveContext] = deque()  # each at most once: those whose ``ready`` is set
         self._wanted = asyncio.Event()
@@ -86,7 +89,8 @@ class Contexts:
         return await asyncio.shield(task)
 
     async def _load(self, id: str) -> LiveContext:
-        loaded = await self._record.load(id)
+        async with self._loading:
+            loaded = await self._record.load(id)
         if loaded is None or not loaded.state.exists:
             raise NotFound(f"no context {id!r}; create it first")
         live = self.live.get(id)

@@ -26,6 +26,9 @@ from hub.record.port import Loaded, Record
 
 _log = logging.getLogger(__name__)
 
+SCAN = 2_000
+"""Rows that are read at a time when most may be left out."""
+
 
 class Node:
     """The live contexts of a process and what happens around them. ``clock`` gives seconds since 1970."""
@@ -167,10 +170,15 @@ class Node:
         rows: list[dict[str, Any]] = []
         cursor = before
         while len(rows) < limit:
-            found, cursor = await self.record.rows(user_id=user, before=cursor, limit=limit - len(rows))
-            for row in found:
-                if identity.sees(row["id"], row["user_id"]) and types(row["type"]):
-                    rows.append(self._fresh(row))
+            start = cursor
+            found, cursor = await self.record.rows(user_id=user, before=start, limit=max(limit, SCAN))
+            seen = [n for n, row in enumerate(found) if identity.sees(row["id"], row["user_id"]) and types(row["type"])]
+            wanted = seen[: limit - len(rows)]
+            rows += [self._fresh(found[n]) for n in wanted]
+            if (
+                len(rows) == limit and wanted and wanted[-1] < len(found) - 1
+            ):  # the next page begins behind the last one
+                _, cursor = await self.record.rows(user_id=user, before=start, limit=wanted[-1] + 1)
             if cursor is None:
                 break
         return {"rows": rows, "next": cursor} if cursor is not None else {"rows": rows}

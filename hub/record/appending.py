@@ -18,7 +18,7 @@ from hub.record import names
 from hub.record.connection import Command, Connection
 from hub.record.loading import entries_of
 from hub.record.packing import pack_changes
-from hub.record.plain import created_ms, touched
+from hub.record.plain import ms_of, touched
 from hub.record.port import Append, Appended, Outcome
 from hub.record.scripts import APPEND
 
@@ -95,7 +95,7 @@ def _prepare(append: Append) -> _Prepared:
     head = [position.epoch, str(position.seq), entry.before, append.born, flags, entry.id, str(last)]
     for name, text in fields.items():
         head += (name, "-" if text is None else f"={text}")
-    score = created_ms(fields.get("created_at")) if creates else 0
+    score = ms_of(fields.get("created_at")) if creates else 0
     return _Prepared(append, _encode(head), packed, creates, closed is not None, fields, score)
 
 
@@ -127,7 +127,7 @@ async def _write_index(connection: Connection, group: list[_Prepared]) -> None:
     moving = [prepared for prepared in group if "user_id" in prepared.fields and not prepared.creates]
     times = await connection.many([("HGET", names.main(prepared.append.context), "created_at") for prepared in moving])
     for prepared, time in zip(moving, times, strict=True):
-        prepared.score = created_ms((time or b"").decode())
+        prepared.score = ms_of((time or b"").decode())
     commands: list[Command] = []
     for prepared in group:
         if prepared.creates:

@@ -1,16 +1,19 @@
-"""Which field of which hash a part of a change touches."""
+"""The fields of a context's hashes: what each holds, and which of them a part of a change touches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from hub.core.changes import Change, Part, PatchOp
-from hub.core.keys import KeyTable
+from hub.core.changes import Change, Json, Part, PatchOp
+from hub.core.keys import field_of
+from hub.core.state import ContextState
+from hub.record.plain import PLAIN
 
 MAIN: Final = "main"
-_KEYS: Final = KeyTable()
+GONE: Final = object()
+"""Stands for the value of a field that is not there."""
 
 
 class Place(NamedTuple):
@@ -53,7 +56,42 @@ def touch_of(path: str) -> Touch:
 
 def key_place(key: str) -> Place:
     """Where a request's key is kept."""
-    return Place("keys", _KEYS.field_of(key))
+    return Place("keys", field_of(key))
+
+
+def fields_of(state: ContextState, hash: str) -> Iterable[tuple[str, Json]]:
+    """All that a hash has to hold, field by field."""
+    match hash:
+        case "main":
+            members = state.document.items()
+            return [item for item in members if item[0] not in PLAIN and item[0] not in ("state", "output")]
+        case "data":
+            return state.data.items()
+        case "log":
+            return ((entry.id, entry.to_json()) for entry in state.log.entries)
+        case "keys":
+            return ((field, state.keys.dump(field)) for field in state.keys.fields())
+        case _:
+            fields: dict[str, Json] = state.document[hash]
+            return fields.items()
+
+
+def value_of(state: ContextState, place: Place) -> Json:
+    """What a field has to hold, GONE if there is none (any more)."""
+    hash, field = place
+    match hash:
+        case "main":
+            return state.document.get(field, GONE)
+        case "data":
+            return state.data.get(field, GONE)
+        case "log":
+            entry = state.log.get(field)
+            return GONE if entry is None else entry.to_json()
+        case "keys":
+            value = state.keys.dump(field)
+            return GONE if value is None else value
+        case _:
+            return state.document[hash].get(field, GONE)
 
 
 class FieldFilter:

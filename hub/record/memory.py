@@ -17,7 +17,7 @@ from hub.record.memory_context import MemoryContext, prepare
 from hub.record.memory_extras import MemoryNotices, MemoryUploads, MemoryWork
 from hub.record.names import TOMBSTONE_SECONDS
 from hub.record.port import Append, Appended, Loaded, MirrorWrite, Outcome, Upload, Work
-from hub.record.rows import parse_cursor
+from hub.record.rows import cursor_at, parse_cursor
 from hub.record.uploads import TOTAL_BYTES
 
 _MISSED: Final = 64
@@ -127,7 +127,7 @@ class MemoryRecord:
     ) -> tuple[list[dict[str, Any]], str | None]:
         after = None if before is None else parse_cursor(before)
         ids = [id for id in self._contexts if self._live(id) is not None]
-        found = [(plain.created_ms(self._contexts[id].fields.get("created_at")), id) for id in ids]
+        found = [(plain.ms_of(self._contexts[id].fields.get("created_at")), id) for id in ids]
         found = [(score, id) for score, id in found if after is None or (score, id) < after]
         found.sort(reverse=True)
         rows = []
@@ -136,7 +136,7 @@ class MemoryRecord:
             if user_id is None or there.fields.get("user_id") == user_id:
                 rows.append((id, {**plain.values(there.fields), "version": f"{there.epoch}:{there.last}"}))
         page = rows[:limit]
-        cursor = f"{plain.created_ms(page[-1][1]['created_at'])}:{page[-1][0]}" if len(rows) > limit else None
+        cursor = cursor_at(page[-1][0], plain.ms_of(page[-1][1]["created_at"])) if len(rows) > limit else None
         return [row for _, row in page], cursor
 
     async def unmirrored(self) -> list[str]:

@@ -80,7 +80,7 @@ class MemoryContext:
             self.trim(self._entries[-_KEPT_ENTRIES - 1].last)
 
     def after(self, seq: int, limit: int) -> tuple[list[RecordEntry], bool]:
-        """Entries after a seq, and whether there are more. None if the stream begins later."""
+        """Entries after a seq, and whether there are more; the first ones there are if the stream begins later."""
         start = next((n for n, kept in enumerate(self._entries) if kept.last > seq), len(self._entries))
         found = [self._entry(kept) for kept in self._entries[start : start + limit]]
         if found and (skip := seq + 1 - found[0].changes[0].position.seq) > 0:

@@ -8,15 +8,14 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Final
+from typing import Any
 
-from hub.core.errors import InvalidRequest, NotFound, TooLarge
+from hub.core.errors import NotFound
+from hub.record.notices import id_of
 from hub.record.packing import pack, unpack
-from hub.record.plain import created_ms
-from hub.record.port import Upload, Work
-from hub.record.uploads import CHUNK, in_chunks
-
-_AGAIN_SECONDS: Final = 5.0
+from hub.record.plain import ms_of
+from hub.record.port import AGAIN_SECONDS, Upload, Work
+from hub.record.uploads import CHUNK, check_expiry, in_chunks, no_room
 
 
 @dataclass(slots=True)
@@ -50,12 +49,12 @@ class MemoryWork:
                 event.clear()
                 now = time.monotonic()
                 for item in self._items[agent].values():
-                    if item.taken is None or now - item.taken >= _AGAIN_SECONDS:
+                    if item.taken is None or now - item.taken >= AGAIN_SECONDS:
                         item.taken = now
                         return Work(agent, item.id, item.context, now - item.offered)
                 if now >= until:
                     return None
-                again = [item.taken + _AGAIN_SECONDS for item in self._items[agent].values() if item.taken is not None]
+                again = [item.taken + AGAIN_SECONDS for item in self._items[agent].values() if item.taken is not None]
                 try:
                     async with asyncio.timeout(min([until, *again]) - now):
                         await event.wait()
@@ -80,10 +79,7 @@ class MemoryNotices:
         return {id: unpack(raw) for id, (_, raw) in self._notices.items()}
 
     def put(self, notice: dict[str, Any]) -> None:
-        id = notice.get("id")
-        if not isinstance(id, str) or not id:
-            raise InvalidRequest("a notice has an id")
-        self._notices[id] = (next(self._counter), pack(notice))
+        self._notices[id_of(notice)] = (next(self._counter), pack(notice))
 
     def drop(self, ids: Sequence[str]) -> None:
         for id in ids:
@@ -106,16 +102,13 @@ class MemoryUploads:
         self._kept: dict[str, tuple[Upload, list[bytes]]] = {}
 
     async def put(self, upload: Upload, chunks: AsyncIterator[bytes]) -> Upload:
-        if created_ms(upload.expires_at) <= self._clock() * 1000:
-            raise InvalidRequest(f"an upload that expires at {upload.expires_at!r}, which is not to come")
+        check_expiry(upload, self._clock() * 1000)
         kept: list[bytes] = []
         size = 0
         async for chunk in in_chunks(chunks, CHUNK):
             size += len(chunk)
             if size + self._used() > self._total:
-                raise TooLarge(
-                    f"all uploads together may have {self._total:,} bytes, and they have nearly; old ones expire"
-                )
+                raise no_room(self._total)
             kept.append(chunk)
         done = replace(upload, size=size)
         self._kept[upload.id] = (done, kept)
@@ -123,7 +116,7 @@ class MemoryUploads:
 
     def get(self, id: str) -> Upload | None:
         kept = self._kept.get(id)
-        if kept is not None and created_ms(kept[0].expires_at) <= self._clock() * 1000:
+        if kept is not None and ms_of(kept[0].expires_at) <= self._clock() * 1000:
             del self._kept[id]
             return None
         return None if kept is None else kept[0]

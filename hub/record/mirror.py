@@ -24,7 +24,6 @@ holds nothing back and keeps a short stream: for a context that goes to sleep.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +31,7 @@ from hub.core.changes import Change, Json, Part, PatchOp
 from hub.core.keys import WRITERS
 from hub.core.state import ContextState
 from hub.core.values import json_size
-from hub.record.fields import MAIN, Place, key_place, touch_of
+from hub.record.fields import GONE, MAIN, Place, fields_of, key_place, touch_of, value_of
 from hub.record.names import HASHES
 from hub.record.packing import pack
 from hub.record.plain import PLAIN
@@ -47,7 +46,6 @@ KEEP_BYTES: Final = 1_048_576
 KEEP_ASLEEP: Final = 64
 _KEY_BYTES: Final = 200
 """About what an outcome takes; weighing each would cost more than it tells."""
-_GONE: Final = object()
 
 
 @dataclass(slots=True)
@@ -136,15 +134,15 @@ class MirrorState:
         self._cleared = {}
         anew = (MAIN, *HASHES) if MAIN in flight.cleared else tuple(flight.cleared)
         for hash in anew:
-            picked[hash] = {field: pack(value) for field, value in _fields(state, hash)}
+            picked[hash] = {field: pack(value) for field, value in fields_of(state, hash)}
             sizes = ((Place(hash, field), len(raw)) for field, raw in picked[hash].items())
             flight.sizes |= {place: size for place, size in sizes if size > LARGE}
         for place, dirty in self._dirty.items():
             if place.hash in anew:
                 flight.written[place] = dirty
                 continue
-            value = _value(state, place)
-            if value is _GONE:
+            value = value_of(state, place)
+            if value is GONE:
                 deleted.setdefault(place.hash, []).append(place.field)
                 flight.written[place] = dirty
                 continue
@@ -317,38 +315,3 @@ def _size(value: Json) -> int:
     if isinstance(value, str):
         return len(value) + 2
     return json_size(value) if isinstance(value, (dict, list)) and value else 8
-
-
-def _fields(state: ContextState, hash: str) -> Iterable[tuple[str, Json]]:
-    """All that a hash has to hold."""
-    match hash:
-        case "main":
-            members = state.document.items()
-            return [item for item in members if item[0] not in PLAIN and item[0] not in ("state", "output")]
-        case "data":
-            return state.data.items()
-        case "log":
-            return ((entry.id, entry.to_json()) for entry in state.log.entries)
-        case "keys":
-            return ((field, state.keys.dump(field)) for field in state.keys.fields())
-        case _:
-            fields: dict[str, Json] = state.document[hash]
-            return fields.items()
-
-
-def _value(state: ContextState, place: Place) -> Json:
-    """What a field has to hold, _GONE if there is no such field (any more)."""
-    hash, field = place
-    match hash:
-        case "main":
-            return state.document.get(field, _GONE)
-        case "data":
-            return state.data.get(field, _GONE)
-        case "log":
-            entry = state.log.get(field)
-            return _GONE if entry is None else entry.to_json()
-        case "keys":
-            value = state.keys.dump(field)
-            return _GONE if value is None else value
-        case _:
-            return state.document[hash].get(field, _GONE)

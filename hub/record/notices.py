@@ -23,10 +23,15 @@ async def notices(connection: Connection) -> dict[str, dict[str, Any]]:
 
 
 async def put(connection: Connection, notice: dict[str, Any]) -> None:
+    await connection.run("HSET", names.NOTICES, id_of(notice), pack([secrets.token_hex(8), notice]))
+
+
+def id_of(notice: dict[str, Any]) -> str:
+    """A notice's id. Raises InvalidRequest if it has none."""
     id = notice.get("id")
     if not isinstance(id, str) or not id:
         raise InvalidRequest("a notice has an id")
-    await connection.run("HSET", names.NOTICES, id, pack([secrets.token_hex(8), notice]))
+    return id
 
 
 async def drop(connection: Connection, ids: Sequence[str]) -> None:

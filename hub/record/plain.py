@@ -50,8 +50,8 @@ def values(fields: Mapping[str, str]) -> dict[str, Json]:
     return {name: _from_text(name, fields.get(name)) for name in ROW_FIELDS}
 
 
-def created_ms(text: str | None) -> int:
-    """The score of a context in an index: when it was created, in milliseconds since 1970; 0 if that is no time."""
+def ms_of(text: str | None) -> int:
+    """A time in milliseconds since 1970 (the score of a context in an index is that of its creation); 0 if it is none."""
     try:
         return round(datetime.fromisoformat(text or "").timestamp() * 1000)
     except ValueError:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hub.core.changes import Change, RecordEntry
 from hub.core.errors import HubError
 from hub.core.position import Position
 from hub.core.state import ContextState
+
+AGAIN_SECONDS: Final = 5.0
+"""After this long, work that was taken and not acknowledged is given out again."""
 
 
 class Outcome(StrEnum):
@@ -129,7 +132,8 @@ class Record(Protocol):
     async def start(self) -> None:
         """Connect and check that the record can be used. Raises StartError that says what to do."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of the record; what was answered stays in it."""
 
     async def ping(self) -> float:
         """Seconds that a round trip takes."""
@@ -173,21 +177,26 @@ class Record(Protocol):
     async def take(self, agent: str, node: str, wait: float) -> Work | None:
         """The next context that waits for the agent, or None after ``wait`` seconds.
 
-        Items that a dead node or an earlier call left unacknowledged for 5 s come again."""
+        Items that a dead node or an earlier call left unacknowledged for AGAIN_SECONDS come again."""
 
     async def done(self, work: Work) -> None:
         """Forget an item."""
 
-    # notices: {id: notice}
-    async def notices(self) -> dict[str, dict[str, Any]]: ...
+    # notices
+    async def notices(self) -> dict[str, dict[str, Any]]:
+        """All of them, by id."""
 
-    async def put_notice(self, notice: dict[str, Any]) -> None: ...
+    async def put_notice(self, notice: dict[str, Any]) -> None:
+        """Keep a notice under its ``id``; one that was there is replaced, and unread for everybody."""
 
-    async def drop_notices(self, ids: Sequence[str]) -> None: ...
+    async def drop_notices(self, ids: Sequence[str]) -> None:
+        """Forget notices."""
 
-    async def read_marks(self, user: str) -> set[str]: ...
+    async def read_marks(self, user: str) -> set[str]:
+        """Ids of the notices that a user has read as they are now."""
 
-    async def mark_read(self, user: str, ids: Sequence[str]) -> None: ...
+    async def mark_read(self, user: str, ids: Sequence[str]) -> None:
+        """Note that a user has read notices as they are now; those that are not there are left out."""
 
     # uploads
     async def put_upload(self, upload: Upload, chunks: AsyncIterator[bytes]) -> Upload:
@@ -195,6 +204,8 @@ class Record(Protocol):
 
         Nothing of a broken one stays. Raises TooLarge when all uploads together would have too many bytes."""
 
-    async def get_upload(self, id: str) -> Upload | None: ...
+    async def get_upload(self, id: str) -> Upload | None:
+        """An upload, until it expires."""
 
-    def read_upload(self, id: str) -> AsyncIterator[bytes]: ...
+    def read_upload(self, id: str) -> AsyncIterator[bytes]:
+        """Its bytes in order. Raises NotFound, also when it expires before it was read whole."""

@@ -29,7 +29,7 @@ async def rows(
         if not page:
             cursor = None
             break
-        cursor = f"{page[-1][1]}:{page[-1][0]}"
+        cursor = cursor_at(*page[-1])
         for (context, score), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
             if "epoch" not in fields or "closed" in fields:
                 if "closed" in fields or score < now_ms - _FORGOTTEN_MS:
@@ -43,8 +43,13 @@ async def rows(
     return found, cursor
 
 
+def cursor_at(context: str, score: int) -> str:
+    """What names the end of a page: its last context, and when that was made, in ms since 1970."""
+    return f"{score}:{context}"
+
+
 def parse_cursor(cursor: str) -> tuple[int, str]:
-    """When the last context of a page was made, and its id. Raises InvalidRequest."""
+    """Score and context of ``cursor_at``, in the order in which they compare. Raises InvalidRequest."""
     score, _, last = cursor.partition(":")
     try:
         return int(score), last
@@ -57,7 +62,7 @@ async def unmirrored(connection: Connection) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     while page := await _page(connection, names.CONTEXTS, cursor, _BATCH):
-        cursor = f"{page[-1][1]}:{page[-1][0]}"
+        cursor = cursor_at(*page[-1])
         for (context, _), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
             if "epoch" not in fields or "closed" in fields:
                 continue

@@ -11,7 +11,7 @@ from hub.core.errors import HubError, InvalidRequest, NotFound, TooLarge
 from hub.record import names
 from hub.record.connection import Connection
 from hub.record.packing import Malformed, pack, unpack
-from hub.record.plain import created_ms
+from hub.record.plain import ms_of
 from hub.record.port import Upload
 from hub.record.scripts import RESERVE
 
@@ -26,9 +26,7 @@ async def put(
     connection: Connection, upload: Upload, chunks: AsyncIterator[bytes], now_ms: int, total: int = TOTAL_BYTES
 ) -> Upload:
     """Keep a file. Raises TooLarge when all uploads together would exceed ``total``."""
-    expires = created_ms(upload.expires_at)
-    if expires <= now_ms:
-        raise InvalidRequest(f"an upload that expires at {upload.expires_at!r}, which is not to come")
+    expires = check_expiry(upload, now_ms)
     key, parts = names.upload(upload.id), names.upload_chunks(upload.id)
     size = count = 0
     try:
@@ -36,14 +34,14 @@ async def put(
             size += len(chunk)
             broken = min(expires, now_ms + _BROKEN_SECONDS * 1000)
             if not await connection.script(RESERVE, [names.UPLOADS], [now_ms, upload.id, broken, size, total]):
-                raise TooLarge(f"all uploads together may have {total:,} bytes, and they have nearly; old ones expire")
+                raise no_room(total)
             await connection.many(
                 [("HSET", parts, count, chunk), ("EXPIRE", parts, _BROKEN_SECONDS), ("EXPIRE", key, _BROKEN_SECONDS)]
             )
             count += 1
         kept = replace(upload, size=size)
         if not await connection.script(RESERVE, [names.UPLOADS], [now_ms, upload.id, expires, size, total]):
-            raise TooLarge(f"all uploads together may have {total:,} bytes, and they have nearly; old ones expire")
+            raise no_room(total)
         await connection.many(
             [("PEXPIREAT", parts, expires), ("SET", key, pack(asdict(kept)), "PXAT", expires)], atomic=True
         )
@@ -77,6 +75,19 @@ async def read(connection: Connection, id: str) -> AsyncIterator[bytes]:
         left -= len(chunk)
         number += 1
         yield chunk
+
+
+def check_expiry(upload: Upload, now_ms: float) -> int:
+    """When an upload expires, in ms since 1970. Raises InvalidRequest if that is not to come."""
+    expires = ms_of(upload.expires_at)
+    if expires <= now_ms:
+        raise InvalidRequest(f"an upload that expires at {upload.expires_at!r}, which is not to come")
+    return expires
+
+
+def no_room(total: int) -> TooLarge:
+    """The error when all uploads together would have more than ``total`` bytes."""
+    return TooLarge(f"all uploads together may have {total:,} bytes, and they have nearly; old ones expire")
 
 
 async def in_chunks(pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:

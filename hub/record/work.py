@@ -11,9 +11,8 @@ from typing import Any, Final
 from hub.core.errors import Internal
 from hub.record import names
 from hub.record.connection import Connection
-from hub.record.port import Work
+from hub.record.port import AGAIN_SECONDS, Work
 
-_AGAIN_MS: Final = 5_000
 _LOOK_SECONDS: Final = 1.0
 """While it waits for new items a node looks this often for ones that nobody acknowledged."""
 
@@ -52,9 +51,9 @@ async def done(connection: Connection, work: Work) -> None:
 
 async def _claim(connection: Connection, key: str, node: str) -> Any | None:
     """The oldest item that was taken and not acknowledged for too long."""
-    cursor = b"0-0"
+    cursor, again_ms = b"0-0", round(AGAIN_SECONDS * 1000)
     while True:
-        cursor, items, *_ = await connection.run("XAUTOCLAIM", key, names.GROUP, node, _AGAIN_MS, cursor, "COUNT", 1)
+        cursor, items, *_ = await connection.run("XAUTOCLAIM", key, names.GROUP, node, again_ms, cursor, "COUNT", 1)
         if items or cursor == b"0-0":
             return items[0] if items else None
 

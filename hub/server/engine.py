@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 import socketio
+from aiohttp.web import WebSocketResponse
 from engineio import AsyncServer
 from engineio.async_drivers.aiohttp import WebSocket, translate_request
 from engineio.payload import Payload
@@ -23,7 +24,7 @@ from engineio.payload import Payload
 from hub.core.errors import InvalidRequest, TooLarge, Unavailable
 from hub.server.outbox import ByteQueue, SocketOutbox
 from hub.server.packets import BAD_EVENT, TOO_LARGE, NotAPacket, packet_class
-from hub.wire.codec import Variant
+from hub.wire.codec import Variant, binary_frame, text_frame
 
 _log = logging.getLogger(__name__)
 
@@ -64,10 +65,21 @@ class _HubWebSocket(WebSocket):  # type: ignore[misc]
     frame that is no packet ends the connection in order, and not by an exception that leaves it behind half open."""
 
     async def __call__(self, environ: dict[str, Any]) -> Any:
-        socket = self.handler.__self__
-        socket.hub_transport = environ["aiohttp.request"].transport
+        request, socket = environ["aiohttp.request"], self.handler.__self__
+        # Frames that are written past aiohttp are not compressed, so there is nothing to gain from agreeing on it.
+        self._sock = WebSocketResponse(max_msg_size=self.server.max_http_buffer_size, compress=False)
+        await self._sock.prepare(request)
+        self._transport = socket.hub_transport = request.transport
         socket.queue.whole = True
-        return await super().__call__(environ)
+        self.environ = environ
+        await self.handler(self)
+        return self._sock
+
+    async def send(self, message: str | bytes) -> None:
+        """Straight to the transport, like everything else that this connection is sent: so all of it stays in order."""
+        if self._transport.is_closing():
+            raise OSError("the connection is closing")
+        self._transport.write(text_frame(message) if isinstance(message, str) else binary_frame(message))
 
     async def wait(self) -> Any:
         data = await super().wait()
@@ -198,6 +210,8 @@ class HubSocketServer(socketio.AsyncServer):  # type: ignore[misc]
         except Exception:
             _log.exception("connection %s", eio_sid)
             outbox.end("the hub failed at what it sent")
+        if not outbox.upgraded:  # of what was posted together the next one follows at once, before this one is answered
+            await asyncio.sleep(0)
 
     async def _handle_event(self, eio_sid: str, namespace: str | None, id: Any, data: list[Any]) -> None:
         namespace = namespace or "/"

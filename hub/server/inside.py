@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hub.agent.config import AgentConfig
@@ -21,10 +21,10 @@ from hub.node.inprocess import NodeLink
 from hub.node.live import LiveContext
 from hub.node.rights import Identity
 from hub.node.session import Session
+from hub.wire.codec import Encoded, Variant
 
 if TYPE_CHECKING:
     from hub.server.server import HubServer
-    from hub.wire.codec import Encoded
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +123,14 @@ class InsideHub:
 class _NoOutbox:
     """Nobody subscribes here: contexts of this process hear of changes by their link."""
 
+    variant = Variant.MSGPACK
+
     def send(self, event: Encoded) -> None: ...
+
+    def stream(self, frames: bytes, events: Sequence[Encoded]) -> bool:
+        return True
+
+    def when_caught_up(self, call: Callable[[], None]) -> None: ...
 
 
 async def _logged(work: Coroutine[Any, Any, Any]) -> None:

@@ -1,6 +1,7 @@
-"""The way to one connection: everything goes through its engine socket's queue, in order, counted in bytes.
+"""The way to one connection: frames straight to its WebSocket's transport, packets into the engine's queue while it polls.
 
-Part of what engine.py knows of engineio.
+Everything that a connection is sent goes one of these ways, in order and counted in bytes. Part of what engine.py knows of
+engineio.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -17,7 +18,7 @@ from engineio.packet import MESSAGE, Packet
 
 from hub.core.errors import Unavailable
 from hub.server.packets import MOST_IGNORED
-from hub.wire.codec import Encoded, Variant
+from hub.wire.codec import Encoded, Variant, binary_frame, encode_frame, text_frame
 
 _log = logging.getLogger(__name__)
 
@@ -25,6 +26,10 @@ SLOW_SECONDS: Final = 10.0
 """How long more than the bound may wait for a connection before it is ended."""
 HARD: Final = 4
 """So many times the bound end it at once."""
+SOFT: Final = 4
+"""This part of the bound is how much may wait of a stream: more is replaced by a snapshot later."""
+LOOK_SECONDS: Final = 0.02
+"""How often a connection that is behind is looked at."""
 _OPEN_REQUESTS: Final = 1024
 """Requests of one connection that may be unanswered; then nothing more is read from it for a while."""
 _PIECE_BYTES: Final = 65_536
@@ -54,6 +59,14 @@ class ByteQueue(asyncio.Queue[Any]):
             self._taken = [0, 0]
             raise asyncio.QueueEmpty
         return super().get_nowait()
+
+    def take_all(self) -> list[Any]:
+        """What waits, up to the mark that the connection closes, which stays."""
+        items: list[Any] = []
+        while self._queue and self._queue[0] is not None:  # type: ignore[attr-defined]
+            items.append(super().get_nowait())
+            self.task_done()
+        return items
 
     def _put(self, item: Any) -> None:
         self.bytes += _size(item)
@@ -86,9 +99,10 @@ class SocketOutbox:
         self.incoming = 0
         """Bytes of the message that is being read."""
         self._socket = socket
+        self._transport: asyncio.Transport | None = None
         self._queue: ByteQueue = socket.queue
         self._queue.on_taken = self._look_for_room
-        self._variant = variant
+        self.variant = variant
         self._limit = limit
         self._background = background
         self._over_since: float | None = None
@@ -98,25 +112,108 @@ class SocketOutbox:
         self._ids = count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._late: list[Callable[[], None]] = []
+        self._late_bytes = 0
+        self._late_since = 0.0
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether it is a WebSocket by now."""
+        return bool(self._socket.upgraded)
 
     # what goes out
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for the connection."""
+        sent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._queue.bytes + sent
+
     def send(self, event: Encoded) -> None:
-        """Queue an event. A connection that is too far behind is ended instead; it comes back and resumes."""
-        if not self.ended:
-            self.put(event.get(self._variant))
+        """Send an event. A connection that is too far behind is ended instead; it comes back and resumes."""
+        if self._may_send():
+            transport = self._ready()
+            if transport is not None:
+                transport.write(event.frame(self.variant))
+            else:
+                self._enqueue(event.get(self.variant))
 
     def put(self, packet: str | bytes) -> None:
-        """Queue an encoded packet."""
+        """Send an encoded packet, by the same rule."""
+        if self._may_send():
+            transport = self._ready()
+            if transport is not None:
+                transport.write(encode_frame(self.variant, packet))
+            else:
+                self._enqueue(packet)
+
+    def stream(self, frames: bytes, events: Sequence[Encoded]) -> bool:
+        """Send events of a stream, whose ``frames`` are joined; False, and nothing sent, while the connection is behind."""
+        if self.ended or self._socket.closed:
+            return True
+        transport = self._ready()
+        if transport is None:
+            if self._queue.bytes > self._limit // SOFT:
+                return False
+            for event in events:
+                self._enqueue(event.get(self.variant))
+        elif transport.get_write_buffer_size() > self._limit // SOFT:
+            return False
+        else:
+            transport.write(frames)
+        return True
+
+    def when_caught_up(self, call: Callable[[], None]) -> None:
+        """Call once when hardly anything waits any more. A connection that takes nothing for a while is ended."""
+        if not self._late:
+            self._late_bytes, self._late_since = self.waiting, time.monotonic()
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_whether_caught_up)
+        self._late.append(call)
+
+    def _look_whether_caught_up(self) -> None:
         if self.ended or self._socket.closed:
             return
-        waiting = self._queue.bytes
+        waiting, now = self.waiting, time.monotonic()
+        if waiting <= self._limit // (4 * SOFT):
+            calls, self._late = self._late, []
+            for call in calls:
+                call()
+            return
+        if waiting < self._late_bytes:
+            self._late_bytes, self._late_since = waiting, now
+        elif now - self._late_since > SLOW_SECONDS:
+            self.end(f"it takes nothing: {waiting:,} bytes wait for it")
+            return
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_whether_caught_up)
+
+    def _may_send(self) -> bool:
+        if self.ended or self._socket.closed:
+            return False
+        waiting = self.waiting
         if waiting > self._limit:
             now = time.monotonic()
             self._over_since = self._over_since or now
             if waiting > HARD * self._limit or now - self._over_since > SLOW_SECONDS:
                 self.end(f"it is too far behind: {waiting:,} bytes wait for it")
-                return
+                return False
+        else:
+            self._over_since = None
+        return True
+
+    def _ready(self) -> asyncio.Transport | None:
+        """The transport, once the connection is a WebSocket; what the engine has queued goes first."""
+        transport = self._transport
+        if transport is None:
+            if not self._socket.upgraded or (transport := getattr(self._socket, "hub_transport", None)) is None:
+                return None
+            self._transport = transport
+        if not self._queue.empty():
+            for packet in self._queue.take_all():
+                data = packet.encode()
+                transport.write(text_frame(data) if isinstance(data, str) else binary_frame(data))
+        return transport
+
+    def _enqueue(self, packet: str | bytes) -> None:
         # One packet each: the engine keeps a packet's encoding, which differs by transport.
         self._queue.put_nowait(Packet(MESSAGE, data=packet))
 
@@ -125,11 +222,9 @@ class SocketOutbox:
     @property
     def _full(self) -> bool:
         requests, size = self._open
-        return self._queue.bytes > self._limit or requests >= _OPEN_REQUESTS or size > HARD * self._limit
+        return self.waiting > self._limit or requests >= _OPEN_REQUESTS or size > HARD * self._limit
 
     def _look_for_room(self) -> None:
-        if self._queue.bytes <= self._limit:
-            self._over_since = None
         if not self._full:
             self._room.set()
 
@@ -145,7 +240,7 @@ class SocketOutbox:
                 return False
             self._room.clear()
             try:
-                async with asyncio.timeout(0.25):
+                async with asyncio.timeout(LOOK_SECONDS):
                     await self._room.wait()
             except TimeoutError:
                 continue

@@ -91,27 +91,31 @@ class Report:
 
 def run(asked: argparse.Namespace) -> int:
     """Run the rows; the exit code."""
-    out, err = Console(), Console(stderr=True)
+    width = None if sys.stdout.isatty() else 120
+    out, err = Console(width=width), Console(stderr=True, width=width)
     plan = Plan(asked.quick, asked.rounds or (1 if asked.quick else 3), node_is_here())
     files = raise_file_limit()
     report = Report(plan, asked.json)
-    out.print(_introduction(plan, files))
+    out.print(_introduction(plan, files), highlight=False)
     if not plan.node:
         out.print(
             f"{NODE} is left out: scripts/bench installs it, python -m scripts.benchmarks does not.\n", style="yellow"
         )
     failed = 0
+    judged: list[bool] = []
     for name in asked.rows:
         began = time.monotonic()
         measures, error = _run_row(name, plan, err)
         took = time.monotonic() - began
         if error is None:
             out.print(show(measures))
+            judged += [found[1] for m in measures for goal in m.goals if (found := m.judge(goal)) is not None]
         else:
             failed += 1
             out.print(Text(f"{name} failed: {error}\n", style="red"))
         out.print(f"{name}: {took:.0f} s\n", style="dim")
         report.add(name, took, measures, error)
+    out.print(f"goals: {sum(judged)} of {len(judged)} met; rows that failed: {failed}", style="bold")
     return 1 if failed else 0
 
 
@@ -132,7 +136,7 @@ def _run_row(name: str, plan: Plan, err: Console) -> tuple[list[Measure], str | 
 
         bench = Bench(plan, Path(scratch), tell)
         try:
-            with bounded(name, entry.fixed + entry.per_round * plan.rounds), bench.row():
+            with bench.row(), bounded(name, entry.fixed + entry.per_round * plan.rounds):
                 return entry.run(bench), None
         except BenchError as error:
             return [], str(error)

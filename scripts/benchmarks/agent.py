@@ -30,7 +30,8 @@ def lockstep(source: Source, fds: list[int], command: dict[str, Any]) -> dict[st
     until = began + command["seconds"]
     rounds = 0
     while (now := time.monotonic()) < until and rounds < command.get("most", 1 << 30):
-        source.say(0, [stamp() + pad for _ in range(burst)])
+        # Numbered, because the same value again would change nothing.
+        source.say(0, [f"{stamp()}-{number:02d}{pad}" for number in range(burst)])
         for fd in fds:
             if not select.select([fd], [], [], STEP_SECONDS)[0]:
                 raise LinkError(f"the viewers did not get change {rounds + 1} within {STEP_SECONDS:g} s")
@@ -118,7 +119,7 @@ class Agent:
         """Serve commands until the bench is gone; answer pings meanwhile."""
         commands = Commands()
         while True:
-            sources = [] if self._source is None else [self._source.link.sock]
+            sources: list[Any] = [] if self._source is None else [self._source.link.sock]
             ready = select.select([commands.fd, *sources], [], [])[0]
             if commands.fd in ready:
                 for command in commands.read():

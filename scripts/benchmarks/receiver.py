@@ -56,10 +56,10 @@ class Receiver:
         self._open_from = 0.0
         self._open_until: float | None = None
         self._commands = Commands()
-        self.epoll.register(self._commands.fd, select.EPOLLIN)
 
     def run(self) -> None:
         """Serve commands and viewers until the bench is gone."""
+        self.epoll.register(self._commands.fd, select.EPOLLIN)
         while True:
             for fd, event in self.epoll.poll(0.05 if self._busy() else 1.0):
                 viewer = self.viewers.get(fd)

@@ -124,7 +124,9 @@ class HubSource:
         """How many bytes a session takes as it is sent: the answer to a subscription."""
         asked = {"topic": f"context:{self._id(session)}", "tail": 1_000}
         self.link.send(self._event("subscribe", asked))
-        return len(bytes(self.link.acknowledgement()[1]))
+        data = self.link.acknowledgement()[1]
+        _check(data)
+        return len(bytes(data))
 
     def append_one(self, session: int, text: str) -> None:
         """Append to a session's entry, and wait for the answer."""

@@ -52,15 +52,14 @@ def measure_table(measure: Measure) -> Table:
     table = Table(title=measure.title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("")
     table.add_column(measure.unit, justify="right")
-    table.add_column(f"{measure.reference} ÷ this", justify="right")
+    table.add_column(f"÷ {measure.reference}" if measure.growth else f"{measure.reference} ÷ this", justify="right")
     shown = {name: title for name, title in _CPU.items() if any(cpu_text(s, name) for s in measure.samples.values())}
     if shown:
         for title in shown.values():
             table.add_column(f"CPU us\n{title}", justify="right")
         table.add_column("viewers,\nof a core", justify="right")
     for name, samples in measure.samples.items():
-        ratio = measure.ratio(measure.reference, name)
-        ratio_text = "1" if name == measure.reference else spread_text(ratio)
+        ratio_text = "1" if name == measure.reference else spread_text(measure.against_reference(name))
         cells = [name, spread_text(measure.spread(name)), ratio_text]
         if shown:
             cells += [*(cpu_text(samples, process) for process in shown), load_text(samples)]

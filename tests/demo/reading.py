@@ -1,37 +1,31 @@
 """Reading inputs in tests: all at once."""
 
-from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any
 
-from hub.demo import formats, parse, questions
+from hub.demo import faults, formats, parse, questions
 from hub.demo.formats import Format
 from hub.demo.selection import Answer
 from hub.demo.steps import drain
 from hub.demo.table import Table
-
-T = TypeVar("T")
-
-
-def finish(steps: Generator[Any, None, T]) -> T:
-    """The result of a generator, whatever it yields."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def load(data: str | bytes, name: str = "", *, rows_at_once: int = 2_000) -> tuple[Table, Format]:
     """The table of an input."""
     raw = data.encode() if isinstance(data, str) else data
     form = formats.detect(raw, name)
-    return finish(parse.parse(raw, form, name, year=2024, rows_at_once=rows_at_once)), form
+    return drain(parse.parse(raw, form, name, year=2024, rows_at_once=rows_at_once)), form
 
 
 def ask(table: Table, question: str) -> Answer:
     """The answer to a question."""
     return drain(questions.ask(table, question))
+
+
+def errors(table: Table) -> list[int]:
+    """The rows that are errors by the table's own rule."""
+    rule = faults.rule(table)
+    assert rule is not None
+    return drain(faults.error_rows(rule))
 
 
 def column(table: Table, name: str) -> list[Any]:

@@ -5,7 +5,7 @@ import pytest
 from hub.demo import analysis, faults
 from hub.demo.steps import drain
 from hub.demo.times import show
-from tests.demo.reading import column, load
+from tests.demo.reading import column, errors, load
 
 ACCESS = """\
 127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a.gif?x=1&y=2 HTTP/1.0" 200 2326
@@ -111,11 +111,11 @@ def test_a_log_without_years_goes_over_new_year() -> None:
 
 def test_errors_are_told_by_level_or_status_or_words() -> None:
     by_level, _ = load("2024-03-04 09:10:11 ERROR a\n2024-03-04 09:10:12 INFO error is only a word\n")
-    assert faults.all_errors(by_level) == [0]
+    assert errors(by_level) == [0]
     by_words, _ = load("Mar  4 09:10:11 web1 app: all well\nMar  4 09:10:12 web1 app: Connection refused\n")
-    assert faults.all_errors(by_words) == [1]
+    assert errors(by_words) == [1]
     by_status, _ = load(ACCESS)
-    assert faults.all_errors(by_status) == [1, 2]
+    assert errors(by_status) == [1, 2]
     server = faults.rule(by_status, "server errors")
     assert server is not None
     assert drain(faults.error_rows(server)) == [2]

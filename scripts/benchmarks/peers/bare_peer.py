@@ -30,7 +30,7 @@ class Rooms:
     """Transports by room."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, list[asyncio.Transport]] = {}
+        self._rooms: dict[str, list[asyncio.WriteTransport]] = {}
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """One connection."""
@@ -38,7 +38,7 @@ class Rooms:
         await ws.prepare(request)
         await ws.send_str(_GREETING)
         transport = request.transport
-        assert isinstance(transport, asyncio.Transport) or transport is not None
+        assert transport is not None
         async for message in ws:
             if message.type is not WSMsgType.TEXT:
                 break
@@ -46,7 +46,7 @@ class Rooms:
             if text.startswith("40"):
                 await ws.send_str('40{"sid":"bare"}')
             elif text.startswith("420"):
-                self._rooms.setdefault(msgspec.json.decode(text[3:])[1], []).append(transport)  # type: ignore[arg-type]
+                self._rooms.setdefault(msgspec.json.decode(text[3:])[1], []).append(transport)
                 await ws.send_str('430[{"ok":true}]')
             elif text.startswith("42"):
                 self._event(msgspec.json.decode(text[2:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 from aiohttp import web
@@ -16,6 +17,7 @@ async def serve(app: web.Application, port: int) -> None:
     await site.start()
     print(runner.addresses[0][1], flush=True)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not sys.stdin.buffer.raw.read(4096) else None)
+    stdin = sys.stdin.fileno()
+    loop.add_reader(stdin, lambda: None if os.read(stdin, 4096) else ended.set())
     await ended.wait()
-    loop.remove_reader(sys.stdin.fileno())
+    loop.remove_reader(stdin)

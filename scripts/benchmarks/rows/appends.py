@@ -25,7 +25,9 @@ def row(bench: Bench) -> list[Measure]:
     names = [f"{count:,} appends", f"{2 * count:,} appends"]
     measures = []
     for title in ("a viewer in patch mode", "a viewer in snapshot mode", "Valkey"):
-        measure = Measure(title=f"Bytes to {title}, by appends to one entry", unit="KB", reference=names[1])
+        measure = Measure(
+            title=f"Bytes to {title}, by appends to one entry", unit="KB", reference=names[0], growth=True
+        )
         measure.goals = [Goal(names[1], names[0], 2.2)]
         measures.append(measure)
     measures[0].notes.append(

@@ -29,8 +29,7 @@ def connections(bench: Bench) -> list[Measure]:
         before = _settled(server)
         crowd.open(server.viewer(None), count - _FIRST, first=_FIRST)
         each = (_settled(server) - before) / (count - _FIRST)
-        more = {"load_kb": resident_bytes(crowd.processes[0].pid) / count / 1e3}
-        measure.add(name, Sample(value=each / 1e3, units=count, cpu=server.cpu(), more=more))
+        measure.add(name, Sample(value=each / 1e3))
         crowd.end()
         server.end()
     return [measure]
@@ -55,7 +54,7 @@ def contexts(bench: Bench) -> list[Measure]:
                 agent.ask("logs", first=first, last=last, entries=_ENTRIES, within=300)
             each = (_settled(server) - before) / (count - _FIRST)
             kept = (sum(map(resident_bytes, server.valkeys)) - valkey) / (count - _FIRST)
-            measure.add(name, Sample(value=each / 1e3, units=count, cpu=server.cpu(), more={"valkey_kb": kept / 1e3}))
+            measure.add(name, Sample(value=each / 1e3, more={"valkey_kb": kept / 1e3}))
             measure.add(_JSON, Sample(value=agent.ask("snapshot")["bytes"] / 1e3))
         finally:
             agent.end()

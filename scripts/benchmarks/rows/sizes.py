@@ -28,10 +28,16 @@ def row(bench: Bench) -> list[Measure]:
     plan = bench.plan
     count = plan.pick(200, 30)
     names = [f"{size}, {mode}" for mode in _MODES for size in _KEYS]
-    about = {"reference": names[0]}
-    wire = Measure(title="Bytes to a viewer for each 1 KB change, by document and mode", unit="bytes", **about)
-    kept = Measure(title="Bytes to Valkey for each 1 KB change, by document and mode", unit="bytes", **about)
-    cost = Measure(title="CPU of the hub for each 1 KB change, by document and mode", unit="us", **about)
+    base = names[0]
+    wire = Measure(
+        title="Bytes to a viewer for each 1 KB change, by document and mode", unit="bytes", reference=base, growth=True
+    )
+    kept = Measure(
+        title="Bytes to Valkey for each 1 KB change, by document and mode", unit="bytes", reference=base, growth=True
+    )
+    cost = Measure(
+        title="CPU of the hub for each 1 KB change, by document and mode", unit="us", reference=base, growth=True
+    )
     wire.notes.append(
         f"{count} changes at {1 / PAUSE:g} a second with one viewer, the hashes' writes included. Snapshot mode gets each "
         "state while the document is under 32 KB, else the newest at most 40 times and 2 MB a second."
