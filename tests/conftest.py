@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[HubServer]:
     """A hub in this process, on a free port, with a record in memory."""
-    from hub.server.server import HubServer, Options  # here, so that tests of other parts do not need it
+    from tests.clients import serving  # here, so that tests of other parts do not need a server
 
-    server = HubServer(Options(port=0, data_dir=tmp_path / "hub-data", record="memory"))
-    await server.start()
-    yield server
-    await server.stop()
+    async with serving(tmp_path / "hub-data") as people:
+        yield people.server
 
 
 @pytest.fixture

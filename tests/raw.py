@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import msgpack
 
-SECONDS = 10.0
+from tests.clients import SECONDS
 
 
 class Raw:

@@ -62,6 +62,16 @@ async def until(condition: Callable[[], Any], what: str = "", seconds: float = S
         raise AssertionError(f"waited {seconds:g} s in vain for {what or condition}") from None
 
 
+async def until_done(attempt: Callable[[], Awaitable[Any]], *passing: type[Exception], seconds: float = SECONDS) -> Any:
+    """Try until ``attempt`` raises none of the ``passing`` errors; what it gives then."""
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                return await attempt()
+            except passing:
+                await asyncio.sleep(0.02)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:

@@ -64,7 +64,7 @@ async def frames_until(client: Any, start: str) -> list[str]:
     return frames
 
 
-async def test_a_catch_all_handler_gets_every_event_but_reserved_ones(server: Server) -> None:
+async def test_32_a_catch_all_handler_gets_every_event_but_reserved_ones(server: Server) -> None:
     async with raw(server.url, "t") as client:
         await client.event(1, "any name", {"a": 1}, 2)
         assert await client.acknowledgement(1) == {"ok": True}
@@ -74,7 +74,7 @@ async def test_a_catch_all_handler_gets_every_event_but_reserved_ones(server: Se
     assert server.seen == [("any name", {"a": 1}, 2), ("last",)], "reserved names do not reach the catch-all handler"
 
 
-async def test_acknowledgements_only_when_asked_for(server: Server) -> None:
+async def test_32_acknowledgements_only_when_asked_for(server: Server) -> None:
     async with raw(server.url, "t") as client:
         await client.send('42["quiet"]')
         await client.event(5, "loud")
@@ -83,7 +83,7 @@ async def test_acknowledgements_only_when_asked_for(server: Server) -> None:
     assert [name for name, *_ in server.seen] == ["quiet", "loud"]
 
 
-async def test_unknown_namespaces_are_refused(server: Server) -> None:
+async def test_32_unknown_namespaces_are_refused(server: Server) -> None:
     async with raw(server.url, "t") as client:
         await client.send("40/other,{}")
         refused = (await frames_until(client, "44"))[-1]
@@ -94,7 +94,7 @@ async def test_unknown_namespaces_are_refused(server: Server) -> None:
     assert [name for name, *_ in server.seen] == ["last"]
 
 
-async def test_events_before_connect_are_ignored(server: Server) -> None:
+async def test_32_events_before_connect_are_ignored(server: Server) -> None:
     """Without an answer: hub/server gives one."""
     async with raw(server.url) as client:
         await client.event(1, "early")
@@ -105,7 +105,7 @@ async def test_events_before_connect_are_ignored(server: Server) -> None:
     assert [name for name, *_ in server.seen] == ["late"]
 
 
-async def test_rooms_reach_their_members_only(server: Server) -> None:
+async def test_32_rooms_reach_their_members_only(server: Server) -> None:
     async with raw(server.url, "t") as inside, raw(server.url, "t") as outside:
         sids = list(server.sio.manager.rooms["/"][None])
         await server.sio.enter_room(sids[0], "room")
@@ -120,7 +120,7 @@ async def test_rooms_reach_their_members_only(server: Server) -> None:
             await server.sio.enter_room(sids[0], sids[1])
 
 
-async def test_a_refusal_and_a_second_connect(server: Server) -> None:
+async def test_32_a_refusal_and_a_second_connect(server: Server) -> None:
     async def connect(sid: str, environ: dict[str, Any], auth: Any) -> None:
         if auth["token"] == "bad":
             raise socketio.exceptions.ConnectionRefusedError("no", {"code": 4500})
@@ -137,7 +137,7 @@ async def test_a_refusal_and_a_second_connect(server: Server) -> None:
         assert (await client.receive()).startswith("44")
 
 
-async def test_messages_are_handled_in_order_and_one_at_a_time(server: Server) -> None:
+async def test_32_messages_are_handled_in_order_and_one_at_a_time(server: Server) -> None:
     """engineio awaits the message handler before it reads on: hub/server makes a connection wait there."""
     assert server.sio.eio.async_handlers is False
     gate, order = asyncio.Event(), []
@@ -159,7 +159,7 @@ async def test_messages_are_handled_in_order_and_one_at_a_time(server: Server) -
         await client.acknowledgement(2)
 
 
-def test_the_shape_of_what_is_overridden() -> None:
+def test_32_the_shape_of_what_is_overridden() -> None:
     for name in ("_handle_eio_connect", "_handle_eio_disconnect", "_handle_eio_message", "_handle_connect",
                  "_handle_disconnect", "_handle_event", "_handle_ack"):  # fmt: skip
         assert inspect.iscoroutinefunction(getattr(socketio.AsyncServer, name)), name
@@ -175,14 +175,14 @@ def test_the_shape_of_what_is_overridden() -> None:
     assert hasattr(engineio.AsyncServer, "_cors_allowed_origins")
 
 
-def test_origins_of_ones_own_are_the_default() -> None:
+def test_32_origins_of_ones_own_are_the_default() -> None:
     eio = engineio.AsyncServer(async_mode="aiohttp")
     environ = {"wsgi.url_scheme": "http", "HTTP_HOST": "hub:1"}
     assert eio.cors_allowed_origins is None
     assert eio._cors_allowed_origins(environ) == ["http://hub:1"]
 
 
-def test_the_driver_and_its_websocket() -> None:
+def test_32_the_driver_and_its_websocket() -> None:
     assert driver._async["websocket"] is driver.WebSocket
     assert driver._async["translate_request"] is driver.translate_request
     assert inspect.iscoroutinefunction(driver.WebSocket.__call__)
@@ -193,7 +193,7 @@ def test_the_driver_and_its_websocket() -> None:
     assert eio._async["websocket"] is driver.WebSocket
 
 
-async def test_the_handler_is_bound_to_the_socket_and_the_transport_is_in_the_request(server: Server) -> None:
+async def test_32_the_handler_is_bound_to_the_socket_and_the_transport_is_in_the_request(server: Server) -> None:
     seen: dict[str, Any] = {}
 
     class Noting(driver.WebSocket):  # type: ignore[misc]
@@ -212,7 +212,7 @@ async def test_the_handler_is_bound_to_the_socket_and_the_transport_is_in_the_re
     await until(lambda: not server.sio.eio.sockets)
 
 
-async def test_queues_are_made_by_the_server_and_hold_packets() -> None:
+async def test_32_queues_are_made_by_the_server_and_hold_packets() -> None:
     eio = engineio.AsyncServer(async_mode="aiohttp")
     made: list[asyncio.Queue[Any]] = []
 
@@ -234,7 +234,7 @@ async def test_queues_are_made_by_the_server_and_hold_packets() -> None:
     assert "wait" in inspect.signature(AsyncSocket.close).parameters
 
 
-def test_packets_and_their_encoding_that_is_kept() -> None:
+def test_32_packets_and_their_encoding_that_is_kept() -> None:
     packet = EnginePacket(MESSAGE, data=b"\x01")
     assert packet.encode() == b"\x01"
     assert packet.encode(b64=True) == b"\x01", "kept: one packet cannot serve a WebSocket and a poll"
@@ -243,7 +243,7 @@ def test_packets_and_their_encoding_that_is_kept() -> None:
     assert Payload.max_decode_packets >= 16
 
 
-def test_socketio_packets() -> None:
+def test_32_socketio_packets() -> None:
     assert (packets.CONNECT, packets.DISCONNECT, packets.EVENT, packets.ACK) == (0, 1, 2, 3)
     assert (packets.CONNECT_ERROR, packets.BINARY_EVENT, packets.BINARY_ACK) == (4, 5, 6)
     packet = Packet(encoded_packet='27["name",{"a":1}]')
@@ -266,7 +266,7 @@ def test_socketio_packets() -> None:
         Packet(encoded_packet='29["broken')
 
 
-def test_msgpack_packets() -> None:
+def test_32_msgpack_packets() -> None:
     import msgpack
 
     packed = msgpack.packb({"type": 2, "data": ["name", {"a": 1}], "nsp": "/", "id": 7})
@@ -276,13 +276,13 @@ def test_msgpack_packets() -> None:
     assert sent == {"type": 2, "data": ["e", 1], "nsp": "/"}
 
 
-async def test_a_poll_takes_sixteen_packets_by_a_stock_client() -> None:
+async def test_32_a_poll_takes_sixteen_packets_by_a_stock_client() -> None:
     """Which is why the hub sends no more at once to one that polls."""
     sixteen = "\x1e".join(["4x"] * 16)
     assert len(Payload(encoded_payload=sixteen).packets) == 16
 
 
-async def test_bodies_of_posts_are_read_once(server: Server) -> None:
+async def test_32_bodies_of_posts_are_read_once(server: Server) -> None:
     """engineio reads so many bytes once, and the driver's stream gives what came so far: hub/server reads on."""
     source = inspect.getsource(AsyncSocket.handle_post_request)
     assert "environ['wsgi.input'].read(length)" in source

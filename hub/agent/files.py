@@ -22,7 +22,7 @@ async def upload(connection: Connection, name: str, data: bytes, type: str) -> d
                 raise await _refusal(response)
             answer: dict[str, Any] = await response.json()
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise Unavailable(f"the upload did not get through: {error or 'in time'}") from error
+        raise Unavailable(f"the upload did not get through: {str(error) or 'in time'}") from error
     upload: dict[str, Any] = answer["upload"]
     return upload
 
@@ -36,7 +36,7 @@ async def download(connection: Connection, id: str) -> bytes:
                 raise await _refusal(response)
             return await response.read()
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise Unavailable(f"the download did not get through: {error or 'in time'}") from error
+        raise Unavailable(f"the download did not get through: {str(error) or 'in time'}") from error
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> HubError:

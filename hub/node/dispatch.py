@@ -23,6 +23,9 @@ HUB = Author("hub", Role.OPERATOR)
 DROP_AFTER = 10.0
 """Seconds after which an item with nothing behind it is dropped: longer than a request may wait."""
 
+TAKE_SECONDS = 5.0
+"""How long the record is asked to wait for work at a time."""
+
 
 class Worker(Protocol):
     """A process, or this one, that executes runs of one agent."""
@@ -268,7 +271,7 @@ class Dispatch:
             if not self._workers.get(agent):
                 break
             try:
-                work = await self._record.take(agent, self._node, 5.0)
+                work = await self._record.take(agent, self._node, TAKE_SECONDS)
                 if work is not None:
                     await self._start(work)
             except Unavailable:

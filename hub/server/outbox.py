@@ -60,10 +60,15 @@ class ByteQueue(asyncio.Queue[Any]):
             raise asyncio.QueueEmpty
         return super().get_nowait()
 
+    @property
+    def items(self) -> Sequence[Any]:
+        """What waits; always the same object."""
+        return self._queue  # type: ignore[attr-defined,no-any-return]
+
     def take_all(self) -> list[Any]:
         """What waits, up to the mark that the connection closes, which stays."""
         items: list[Any] = []
-        while self._queue and self._queue[0] is not None:  # type: ignore[attr-defined]
+        while self.items and self.items[0] is not None:
             items.append(super().get_nowait())
             self.task_done()
         return items
@@ -101,9 +106,11 @@ class SocketOutbox:
         self._socket = socket
         self._transport: asyncio.Transport | None = None
         self._queue: ByteQueue = socket.queue
+        self._queued = self._queue.items
         self._queue.on_taken = self._look_for_room
         self.variant = variant
         self._limit = limit
+        self._soft = limit // SOFT
         self._background = background
         self._over_since: float | None = None
         self._room = asyncio.Event()
@@ -149,18 +156,20 @@ class SocketOutbox:
 
     def stream(self, frames: bytes, events: Sequence[Encoded]) -> bool:
         """Send events of a stream, whose ``frames`` are joined; False, and nothing sent, while the connection is behind."""
+        transport = self._transport
+        if transport is not None and not self._queued and transport.get_write_buffer_size() <= self._soft:
+            transport.write(frames)
+            return True
         if self.ended or self._socket.closed:
             return True
         transport = self._ready()
-        if transport is None:
-            if self._queue.bytes > self._limit // SOFT:
-                return False
+        if self.waiting > self._soft:
+            return False
+        if transport is not None:
+            transport.write(frames)
+        else:
             for event in events:
                 self._enqueue(event.get(self.variant))
-        elif transport.get_write_buffer_size() > self._limit // SOFT:
-            return False
-        else:
-            transport.write(frames)
         return True
 
     def when_caught_up(self, call: Callable[[], None]) -> None:
@@ -174,7 +183,7 @@ class SocketOutbox:
         if self.ended or self._socket.closed:
             return
         waiting, now = self.waiting, time.monotonic()
-        if waiting <= self._limit // (4 * SOFT):
+        if waiting <= self._soft // 4:
             calls, self._late = self._late, []
             for call in calls:
                 call()
@@ -207,7 +216,7 @@ class SocketOutbox:
             if not self._socket.upgraded or (transport := getattr(self._socket, "hub_transport", None)) is None:
                 return None
             self._transport = transport
-        if not self._queue.empty():
+        if self._queued:
             for packet in self._queue.take_all():
                 data = packet.encode()
                 transport.write(text_frame(data) if isinstance(data, str) else binary_frame(data))
@@ -305,6 +314,7 @@ class SocketOutbox:
     def close(self) -> None:
         """Close the transport, so that a stock client comes back."""
         self.ended = True
+        self._transport = None
         self._room.set()
         transport = getattr(self._socket, "hub_transport", None)
         if transport is not None and self._socket.upgraded:
@@ -319,6 +329,7 @@ class SocketOutbox:
     def gone(self) -> None:
         """The connection is no more."""
         self.ended = True
+        self._transport = None
         self._room.set()
         # Whoever waits for something to send, a poll above all, must not wait on: after what is being queued right now.
         asyncio.get_running_loop().call_soon(self._queue.put_nowait, None)

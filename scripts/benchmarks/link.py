@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from scripts.benchmarks.frames import BINARY, client_frame, split
+from scripts.benchmarks.frames import BINARY, TEXT, client_frame, split
 from scripts.benchmarks.viewers import PONG_PACKET, Way
 
 _ALLOWED_SECONDS = 30.0
@@ -56,9 +56,10 @@ class Link:
             self.send(f"40{way.connect}".encode())
             self._expect(b"40")
 
-    def send(self, packet: bytes) -> None:
-        """Send a packet as it stands in its frame."""
-        self.sock.sendall(client_frame(packet, BINARY) if self._binary else client_frame(packet))
+    def send(self, *packets: bytes) -> None:
+        """Send packets as they stand in their frames, together."""
+        opcode = BINARY if self._binary else TEXT
+        self.sock.sendall(b"".join(client_frame(packet, opcode) for packet in packets))
 
     def packet(self, seconds: float = _ALLOWED_SECONDS) -> bytes:
         """The next packet that is no ping. Raises LinkError if none comes for so long."""

@@ -216,13 +216,15 @@ class RelaySource:
             value = {"op": "replace", "path": "/state/beat", "value": text}
             version = {"op": "replace", "path": "/versions/state", "value": f"{_EPOCH}:{seq}"}
             changes.append(self._change(session, seq, {"kind": "patch", "ops": [value, version]}))
-        self._relay(session, changes)
+        self.link.send(self._relayed(session, changes))
 
     def tokens(self, tokens: Sequence[Token]) -> None:
+        packets = []
         for n, text in tokens:
             seq = self._next(n)
             part = {"kind": "log.append", "id": ENTRY, "at": 8 * seq, "text": text}
-            self._relay(n, [self._change(n, seq, part)])
+            packets.append(self._relayed(n, [self._change(n, seq, part)]))
+        self.link.send(*packets)
 
     def answered(self) -> list[int]:
         self.link.packets()
@@ -240,5 +242,5 @@ class RelaySource:
     def _change(self, session: int, seq: int, part: dict[str, Any]) -> dict[str, Any]:
         return {"topic": f"context:{self._name}{session}", "epoch": _EPOCH, "seq": seq, "parts": [part]}
 
-    def _relay(self, session: int, changes: list[dict[str, Any]]) -> None:
-        self.link.send(b"42" + _json(["relay", f"{self._name}{session}", *changes]))
+    def _relayed(self, session: int, changes: list[dict[str, Any]]) -> bytes:
+        return b"42" + _json(["relay", f"{self._name}{session}", *changes])

@@ -5,28 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from hub import AgentConfig, AgentContext, DeferredTask, InvalidRequest, NotFound, RunLost, RunStopped, UserMessage
 from hub.agent.current import run_of
+from tests.support import until, wait_until
 
 QUICK = AgentConfig(stop_grace=0.3)
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.002)
-
-
-async def until(condition: Callable[[], object], seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.002)
 
 
 async def test_19_coroutines_and_plain_functions() -> None:

@@ -22,8 +22,8 @@ def test_health(shared_hub: HubProcess) -> None:
 async def test_contexts_are_listed_newest_first(shared_hub: HubProcess) -> None:
     async with connected(shared_hub.url, shared_hub.token) as client:
         for number in range(12):
-            await client.request("context.create", id=f"list-{number}", name=f"[red]Name[/] {number}")
-        await client.request("context.create", id="hidden", type="background")
+            await client.ok("context.create", id=f"list-{number}", name=f"[red]Name[/] {number}")
+        await client.ok("context.create", id="hidden", type="background")
     listed = shared_hub.json("contexts")
     rows = listed["contexts"]
     assert not listed["more"]
@@ -42,7 +42,7 @@ async def test_contexts_are_listed_newest_first(shared_hub: HubProcess) -> None:
 
 async def test_show_has_everything_and_steers_nothing(shared_hub: HubProcess) -> None:
     async with connected(shared_hub.url, shared_hub.token) as client:
-        await client.request("context.create", id="full", name="Full", state={"rows": 7, EVIL: EVIL})
+        await client.ok("context.create", id="full", name="Full", state={"rows": 7, EVIL: EVIL})
         plan = [{"text": "Read", "status": "done"}, {"text": "Count", "status": "active"}, {"text": "Tell"}]
         await client.apply(
             "full",
@@ -51,7 +51,7 @@ async def test_show_has_everything_and_steers_nothing(shared_hub: HubProcess) ->
             {"op": "data.set", "key": "secret", "value": 1},
             *({"op": "log.add", "type": "response", "heading": f"H{n}", "content": EVIL} for n in range(15)),
         )
-        await client.request("message", context="full", text="please " + EVIL)
+        await client.ok("message", context="full", text="please " + EVIL)
     found = shared_hub.json("show", "full", "--entries", "4")
     assert set(found) == {"epoch", "seq", "document", "data", "entries"}
     assert [entry["no"] for entry in found["entries"]] == [11, 12, 13, 14]
@@ -119,8 +119,8 @@ async def test_what_is_no_hub_is_told() -> None:
 
 async def test_a_reader_sees_only_what_its_token_covers(shared_hub: HubProcess) -> None:
     async with connected(shared_hub.url, shared_hub.token) as client:
-        await client.request("context.create", id="seen-1", user_id="maria")
-        await client.request("context.create", id="unseen-1", user_id="otto")
+        await client.ok("context.create", id="seen-1", user_id="maria")
+        await client.ok("context.create", id="unseen-1", user_id="otto")
     token = shared_hub.json("token", "--sub", "maria", "--role", "user")["token"]
     rows = shared_hub.json("contexts", "--token", token)["contexts"]
     assert [row["id"] for row in rows] == ["seen-1"]

@@ -27,7 +27,7 @@ async def test_messages_and_files_wait_for_an_agent(shared_hub: HubProcess, tmp_
     file = tmp_path / "log with space.txt"
     file.write_bytes(b"one\ntwo\n")
     async with connected(shared_hub.url, shared_hub.token) as client:
-        await client.request("context.create", id=id, agent="away")
+        await client.ok("context.create", id=id, agent="away")
         sent = await asyncio.to_thread(shared_hub.json, "send", id, "look", "--attach", str(file))
         await asyncio.to_thread(shared_hub.json, "send", id, "-", input="from a pipe\n")
         first, second = (await client.document(id))["queue"]
@@ -55,7 +55,7 @@ async def test_send_waits_for_the_answer(shared_hub: HubProcess) -> None:
         await run.apply({"op": "run.set", "status": status, **({"error": "no"} if text == "bad" else {})})
 
     async with connected(shared_hub.url, shared_hub.token) as client:
-        await client.request("context.create", id="asked", agent="teller")
+        await client.ok("context.create", id="asked", agent="teller")
         await client.log("asked", content="older")
     async with serving(shared_hub.url, shared_hub.token, handle, agent="teller"):
         answer = await asyncio.to_thread(shared_hub.json, "send", "asked", "good", "--wait")
@@ -80,8 +80,8 @@ async def test_control_reaches_the_run(shared_hub: HubProcess) -> None:
         await asyncio.Event().wait()
 
     async with serving(shared_hub.url, shared_hub.token, hold, agent="holder") as client:
-        await client.request("context.create", id="held", agent="holder")
-        await client.request("message", context="held", text="hold")
+        await client.ok("context.create", id="held", agent="holder")
+        await client.ok("message", context="held", text="hold")
         await asyncio.wait_for(held.wait(), 10)
         for action, paused in (("pause", True), ("resume", False)):
             await asyncio.to_thread(shared_hub.json, "control", "held", action)
@@ -94,7 +94,7 @@ async def test_control_reaches_the_run(shared_hub: HubProcess) -> None:
 async def test_remove_asks_first(shared_hub: HubProcess) -> None:
     id = "removed"
     async with connected(shared_hub.url, shared_hub.token) as client:
-        await client.request("context.create", id=id)
+        await client.ok("context.create", id=id)
         kept = await asyncio.to_thread(shared_hub.run, "remove", id, input="n\n")
         assert kept.returncode == 1
         assert (await client.document(id))["id"] == id
@@ -105,11 +105,11 @@ async def test_remove_asks_first(shared_hub: HubProcess) -> None:
 async def test_broadcast_adds_an_entry_everywhere(shared_hub: HubProcess) -> None:
     async with connected(shared_hub.url, shared_hub.token) as client:
         for id in ("told-1", "told-2"):
-            await client.request("context.create", id=id)
+            await client.ok("context.create", id=id)
         command = ("broadcast", "Restart soon", "--type", "warning", "--heading", "Hear")
         assert (await asyncio.to_thread(shared_hub.json, *command))["contexts"] >= 2
         for id in ("told-1", "told-2"):
-            (entry,) = (await client.request("subscribe", topic=f"context:{id}"))["entries"]
+            (entry,) = (await client.ok("subscribe", topic=f"context:{id}"))["entries"]
             assert (entry["type"], entry["heading"], entry["content"]) == ("warning", "Hear", "Restart soon")
     wrong = shared_hub.run("broadcast", "x", "--type", "nonsense")
     assert wrong.returncode == 1
@@ -162,7 +162,7 @@ async def test_notices_come_and_go(shared_hub: HubProcess) -> None:
 async def test_tokens_do_what_they_say(shared_hub: HubProcess) -> None:
     async with connected(shared_hub.url, shared_hub.token) as client:
         for id in ("crawl-1", "other-1"):
-            await client.request("context.create", id=id)
+            await client.ok("context.create", id=id)
     made = shared_hub.run("token", "--sub", "bot", "--role", "agent", "--ctx", "crawl-*", "--ttl", "1h").stdout
     assert made.count("\n") == 1
     token = made.strip()

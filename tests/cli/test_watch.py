@@ -57,7 +57,7 @@ async def write(client: Client, context: str, numbers: range) -> None:
 @pytest.mark.parametrize("hub_process", ["memory"], indirect=True)
 async def test_entries_come_in_order_and_grow(hub_process: HubProcess) -> None:
     async with connected(hub_process.url, hub_process.token) as client:
-        await client.request("context.create", id="w")
+        await client.ok("context.create", id="w")
         await write(client, "w", range(30))
         with hub_process.beside("watch", "w", "--json", "--tail", "5") as watch:
             await until(lambda: watch.lines)
@@ -65,7 +65,7 @@ async def test_entries_come_in_order_and_grow(hub_process: HubProcess) -> None:
             for piece in "bcdé😀f":
                 await client.apply("w", {"op": "log.append", "id": "s", "text": piece})
             await client.apply("w", {"op": "state.merge", "value": {"rows": 3}})
-            await client.request("context.remove", context="w")
+            await client.ok("context.remove", context="w")
             assert await asyncio.to_thread(watch.process.wait, 20) == 0
         lines = watch.lines
     assert added(lines[:1]) == [f"entry {number}" for number in range(25, 30)]
@@ -78,7 +78,7 @@ async def test_entries_come_in_order_and_grow(hub_process: HubProcess) -> None:
 
 async def test_a_killed_hub_leaves_no_gap_and_nothing_twice(hub_process: HubProcess) -> None:
     async with connected(hub_process.url, hub_process.token) as client:
-        await client.request("context.create", id="w")
+        await client.ok("context.create", id="w")
         await write(client, "w", range(20))
     with hub_process.beside("watch", "w", "--json", "--tail", "100") as watch, hub_process.beside("watch", "w") as seen:
         await until(lambda: watch.lines and "entry 19" in seen.out)
@@ -106,7 +106,7 @@ async def test_a_killed_hub_leaves_no_gap_and_nothing_twice(hub_process: HubProc
 async def test_what_cannot_be_replayed_comes_as_a_snapshot_without_a_gap(hub_process: HubProcess) -> None:
     """More changes than a hub replays, while the watcher was away."""
     async with connected(hub_process.url, hub_process.token) as client:
-        await client.request("context.create", id="w")
+        await client.ok("context.create", id="w")
         await write(client, "w", range(3))
     with hub_process.beside("watch", "w", "--json", "--tail", "2") as watch:
         await until(lambda: watch.lines)
@@ -129,7 +129,7 @@ async def test_what_cannot_be_replayed_comes_as_a_snapshot_without_a_gap(hub_pro
 @pytest.mark.parametrize("hub_process", ["memory"], indirect=True)
 async def test_for_people_it_tells_what_happens(hub_process: HubProcess) -> None:
     async with connected(hub_process.url, hub_process.token) as client:
-        await client.request("context.create", id="w", name="Logs [bold]x[/]")
+        await client.ok("context.create", id="w", name="Logs [bold]x[/]")
         with hub_process.beside("watch", "w") as watch:
             await until(lambda: "Logs [bold]x[/]" in watch.out)
             await client.apply(
@@ -139,7 +139,7 @@ async def test_for_people_it_tells_what_happens(hub_process: HubProcess) -> None
             await client.apply("w", {"op": "progress.set", "text": "counting", "active": True})
             await client.log("w", heading="next")
             await until(lambda: "next" in watch.out and "counting" in watch.out)
-            await client.request("control", context="w", action="reset")
+            await client.ok("control", context="w", action="reset")
             await client.log("w", heading="after the reset")
             await until(lambda: "after the reset" in watch.out)
             hub_process.kill()

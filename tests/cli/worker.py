@@ -8,30 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
-import socketio
+from tests import clients
 
 Handle = Callable[["Run"], Awaitable[None]]
 
 
-class Client:
-    """Requests over one connection, each with a key."""
+class Client(clients.Client):
+    """A stock client whose writes have keys."""
 
-    def __init__(self, socket: socketio.AsyncClient) -> None:
-        self.socket = socket
-        self._count = itertools.count()
-
-    async def request(self, name: str, /, **payload: Any) -> dict[str, Any]:
-        reply: dict[str, Any] = await self.socket.call(name, payload, timeout=10)
-        assert reply["ok"], reply
-        return reply
+    _count = itertools.count()
 
     async def apply(self, context: str, *ops: dict[str, Any], **more: Any) -> dict[str, Any]:
-        key = f"{self.socket.sid}-{next(self._count)}"
-        return await self.request("apply", context=context, ops=list(ops), key=key, **more)
+        return await self.ok("apply", context=context, ops=list(ops), key=f"{self.sio.sid}-{next(self._count)}", **more)
 
     async def document(self, context: str) -> dict[str, Any]:
-        document: dict[str, Any] = (await self.request("context.get", context=context))["document"]
+        document: dict[str, Any] = (await self.ok("context.get", context=context))["document"]
         return document
 
     async def log(self, context: str, type: str = "info", **fields: Any) -> None:
@@ -54,13 +45,11 @@ class Run:
 @asynccontextmanager
 async def connected(url: str, token: str) -> AsyncIterator[Client]:
     """A client of a hub."""
-    async with aiohttp.ClientSession() as http:
-        socket = socketio.AsyncClient(handle_sigint=False, reconnection=False, http_session=http)
-        await socket.connect(url, auth={"token": token}, transports=["websocket"], wait_timeout=10)
-        try:
-            yield Client(socket)
-        finally:
-            await socket.disconnect()
+    client = await Client(url, token).connect()
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 @asynccontextmanager
@@ -74,16 +63,12 @@ async def serving(url: str, token: str, handle: Handle, agent: str = "demo") -> 
             await run.apply({"op": "run.set", "status": "running"})
             await handle(run)
 
-        async def start(order: dict[str, Any]) -> dict[str, Any]:
-            tasks.add(asyncio.create_task(work(order)))
+        def start(order: dict[str, Any]) -> dict[str, Any]:
+            tasks.add(asyncio.get_running_loop().create_task(work(order)))
             return {"ok": True}
 
-        async def control(order: dict[str, Any]) -> dict[str, Any]:
-            return {"ok": True}
-
-        client.socket.on("run.start", start)
-        client.socket.on("run.control", control)
-        await client.request("agent.serve", agent=agent, capacity=4)
+        client.answer_run = start
+        await client.ok("agent.serve", agent=agent, capacity=4)
         yield client
         for task in tasks:
             task.cancel()

@@ -10,20 +10,22 @@ from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
-from tests.record.servers import redis_binary, running, valkey_binary
+from hub.record.valkey import server_binary
+from tests.record.servers import running
+from tests.support import find_redis
 
 KINDS = ["valkey", pytest.param("redis", marks=pytest.mark.redis)]
 
 
 @pytest.fixture(scope="session")
 def valkey_server() -> Iterator[str]:
-    with running(valkey_binary()) as url:
+    with running(server_binary()) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[str]:
-    with running(redis_binary()) as url:
+    with running(find_redis()) as url:
         yield url
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from hub.record.valkey import server_binary, write_settings
+from hub.record.valkey import write_settings
+from tests.support import wait_until
 
 
 @contextmanager
@@ -28,7 +25,8 @@ def running(binary: Path, *settings: str) -> Iterator[str]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([binary, config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder)
     try:
-        _wait_until_up(path, process, folder / "log")
+        wait_until(lambda: _answers(path) or process.poll() is not None, "the server")
+        assert process.poll() is None, (folder / "log").read_text()[-2000:]
         yield f"unix://{path}"
     finally:
         process.kill()
@@ -36,31 +34,11 @@ def running(binary: Path, *settings: str) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait_until_up(path: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 20
-    while time.monotonic() < until and process.poll() is None:
-        with socket.socket(socket.AF_UNIX) as client:
-            try:
-                client.connect(str(path))
-                client.sendall(b"PING\r\n")
-                if client.recv(16).startswith((b"+PONG", b"-NOAUTH")):
-                    return
-            except OSError:
-                pass
-        time.sleep(0.01)
-    raise AssertionError(f"the server did not come up:\n{log.read_text()[-2000:]}")
-
-
-def valkey_binary() -> Path:
-    return server_binary()
-
-
-def redis_binary() -> Path:
-    """Debian's redis-server, or whatever HUB_TEST_REDIS names. Without one the test is left out, loudly."""
-    found = os.environ.get("HUB_TEST_REDIS") or shutil.which("redis-server")
-    if found is None:
-        reason = "no redis-server here: what the record does with Redis is NOT TESTED"
-        if os.environ.get("HUB_REQUIRE_REDIS") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return Path(found)
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False

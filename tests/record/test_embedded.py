@@ -21,8 +21,8 @@ from hub.record.folder import FolderLock, make_folder, try_lock
 from hub.record.redis import RedisRecord
 from hub.record.repair import repair
 from hub.record.valkey import server_binary, write_settings
-from tests.record.waiting import until, until_done
 from tests.record.writer import Writer, put
+from tests.support import alive, until, until_done
 
 HUB = Path(__file__).with_name("hub_process.py")
 ROOT = Path(__file__).parents[2]
@@ -90,18 +90,10 @@ async def servers(tmp_path: Path) -> AsyncIterator[Callable[..., EmbeddedServer]
         await server.stop()
 
 
-def lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 async def gone(pid: int, seconds: float) -> float:
     """Wait for a process's end; the seconds it took."""
     began = time.monotonic()
-    await until(lambda: not lives(pid), seconds)
+    await until(lambda: not alive(pid), f"the end of {pid}", seconds)
     return time.monotonic() - began
 
 
@@ -126,9 +118,9 @@ async def test_data_is_there_after_a_stop_and_a_start(servers: Callable[..., Emb
         assert server.pid is not None
         pid, guard = server.pid, server.guard_pid
         await server.stop()
-        assert not lives(pid)
+        assert not alive(pid)
         assert guard is not None
-        assert not lives(guard)
+        assert not alive(guard)
 
 
 async def test_it_can_be_used_as_a_record_and_says_how_durable_it_is(servers: Callable[..., EmbeddedServer]) -> None:
@@ -221,7 +213,7 @@ async def test_a_server_that_nobody_guards_any_more_is_ended(
         await until_done(lambda: command(socket_url(tmp_path / "data"), "SET", "x", "kept"), Unavailable)
         url = await servers().start()
         assert await command(url, "GET", "x") == b"kept"
-        assert not lives(left.pid)
+        assert not alive(left.pid)
     finally:
         left.kill()
         left.wait(10)
@@ -234,7 +226,7 @@ async def test_a_signal_to_everything_does_not_take_the_server_first(servers: Ca
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(server.guard_pid, number)
     assert await command(url, "PING") == b"PONG"
-    assert lives(server.guard_pid)
+    assert alive(server.guard_pid)
 
 
 async def test_second_hub_on_a_folder_is_told_who_has_it(hubs: Callable[[Path], Hub], tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from hub.core.errors import StartError, Unavailable
 from hub.record.memory import MemoryRecord
 from hub.record.redis import RedisRecord
-from tests.record.servers import running, valkey_binary
+from hub.record.valkey import server_binary
+from tests.record.servers import running
 from tests.record.writer import Writer
 
 
@@ -42,7 +43,7 @@ async def test_durability_is_what_the_server_does(server: str) -> None:
     ],
 )
 async def test_other_durabilities(settings: list[str], durability: str) -> None:
-    with running(valkey_binary(), *settings) as url:
+    with running(server_binary(), *settings) as url:
         record = RedisRecord(url)
         await record.start()
         assert record.durability == durability
@@ -51,12 +52,12 @@ async def test_other_durabilities(settings: list[str], durability: str) -> None:
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 async def test_a_policy_that_drops_keys_is_refused(policy: str) -> None:
-    with running(valkey_binary(), f"maxmemory-policy {policy}") as url:
+    with running(server_binary(), f"maxmemory-policy {policy}") as url:
         assert "noeviction" in await refused(url)
 
 
 async def test_a_wrong_password_is_said_without_the_password() -> None:
-    with running(valkey_binary(), "requirepass secret") as url:
+    with running(server_binary(), "requirepass secret") as url:
         message = await refused(url)
         assert "NOAUTH" in message or "uthentication" in message
         message = await refused(url.replace("unix://", "unix://user:wrongsecret@"))
@@ -122,7 +123,7 @@ async def test_a_server_that_goes_is_unavailable_and_comes_back(server: str) -> 
 
 
 async def test_away_is_unavailable() -> None:
-    with running(valkey_binary()) as url:
+    with running(server_binary()) as url:
         record = RedisRecord(url, timeout=1.0)
         await record.start()
         await Writer().create(record)

@@ -11,8 +11,8 @@ from hub.core.errors import InvalidRequest, NotFound, TooLarge
 from hub.record.connection import Connection
 from hub.record.port import Record, Upload
 from hub.record.redis import RedisRecord
-from tests.record.waiting import until_done
 from tests.record.writer import pieces
+from tests.support import until_done
 
 
 def upload(id: str, seconds: float = 86_400) -> Upload:

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from hub.node import dispatch as dispatch_module
 from hub.node.settings import Settings
+from hub.record import memory_extras
 from tests.clients import Client, People, serving
 from tests.support import until
 
@@ -352,7 +354,10 @@ async def test_a_context_that_gets_another_agent(people: People, op: Client) -> 
 
 
 @pytest.mark.parametrize("people", ["memory"], indirect=True)
-async def test_work_goes_only_to_workers_whose_token_covers_it(people: People, op: Client) -> None:
+async def test_work_goes_only_to_workers_whose_token_covers_it(
+    people: People, op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_extras, "AGAIN_SECONDS", 0.3)  # until an item that nobody could take comes again
     await op.ok("context.create", id="proj-1", agent="bot")
     stranger = await people.agent("else-*")
     await stranger.ok("agent.serve", agent="bot", capacity=5)
@@ -384,7 +389,10 @@ async def test_a_run_of_ones_own(people: People, op: Client) -> None:
 
 
 @pytest.mark.parametrize("people", ["memory"], indirect=True)
-async def test_agents_that_nobody_serves_any_more_leave_nothing(people: People, op: Client) -> None:
+async def test_agents_that_nobody_serves_any_more_leave_nothing(
+    people: People, op: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_module, "TAKE_SECONDS", 0.2)
     dispatch: Any = people.server.node.dispatch
     worker = await people.operator()
     for n in range(20):

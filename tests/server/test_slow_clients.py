@@ -57,6 +57,18 @@ class Deaf:
     def event(self, id: int, name: str, payload: dict[str, Any]) -> None:
         self.send(f"42{id}{json.dumps([name, payload])}")
 
+    async def read(self) -> str:
+        """The next frame of text, now that it reads after all. Pings are answered and left out."""
+        async with asyncio.timeout(10):
+            while True:
+                size = (await self.reader.readexactly(2))[1]
+                if size > 125:
+                    size = int.from_bytes(await self.reader.readexactly(2 if size == 126 else 8))
+                text = (await self.reader.readexactly(size)).decode()
+                if text != "2":
+                    return text
+                self.send("3")
+
     def close(self) -> None:
         self.writer.transport.abort()
 
@@ -67,7 +79,8 @@ def waiting(people: People) -> int:
     return max((o.waiting for o in outboxes), default=0)
 
 
-async def test_a_viewer_that_never_reads(people: People) -> None:
+async def test_a_viewer_that_never_reads(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "SLOW_SECONDS", 1.0)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c")
     healthy, follower = await people.operator(), Follower("c")
@@ -92,6 +105,45 @@ async def test_a_viewer_that_never_reads(people: People) -> None:
     await healthy.until(lambda: follower.read(healthy).position.seq == got["seq"])
     assert follower.state.document == got["document"]
     deaf.close()
+
+
+@pytest.mark.parametrize("deliver", ["patch", "snapshot"])
+async def test_one_that_reads_again_in_time_gets_it_whole(people: People, deliver: str) -> None:
+    """What was left out is one snapshot that says so; then changes again, without a gap."""
+    op = await people.operator("msgpack")
+    await op.ok("context.create", id="c")
+    slow = await Deaf.connect(people, people.server.token)
+    slow.event(1, "subscribe", {"topic": "context:c", "deliver": deliver})
+    audience: Any = (await people.server.node.contexts.open("c")).audience
+    await until(lambda: audience.room.members)
+    content = "x" * 20_000
+    async with asyncio.timeout(20):
+        while not audience.room.behind:
+            await op.ok("apply", context="c", ops=[{"op": "log.add", "type": "info", "content": content}])
+    assert waiting(people) < BOUND
+    end = (await op.ok("apply", context="c", ops=[{"op": "state.incr", "path": "/n"}]))["seq"]
+    await until(lambda: audience.room.behind)
+    events: list[Any] = []
+    while not (events and events[-1][0] == "snapshot" and events[-1][1].get("recovered") is False):
+        frame = await slow.read()
+        if frame.startswith("42"):
+            events.append(json.loads(frame[2:]))
+    snapshot = events[-1][1]
+    assert (snapshot["seq"], snapshot["reason"], snapshot["document"]["state"]) == (end, "lagged", {"n": 1})
+    assert snapshot["entries"][-1]["no"] == snapshot["document"]["log"]["length"] - 1
+    seqs = [event["seq"] for name, event in events[:-1] if name == ("change" if deliver == "patch" else "log")]
+    assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+    assert seqs[-1] < end
+    for n in range(3):
+        await op.ok("apply", context="c", ops=[{"op": "log.add", "type": "info"}])
+        names = []
+        while "change" not in names and "snapshot" not in names:
+            frame = await slow.read()
+            if frame.startswith("42"):
+                name, event = json.loads(frame[2:])
+                names.append(name)
+                assert event["seq"] == end + n + 1
+    slow.close()
 
 
 async def test_it_is_ended_after_a_while_below_the_hard_bound(people: People, monkeypatch: pytest.MonkeyPatch) -> None:

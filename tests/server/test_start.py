@@ -151,7 +151,7 @@ async def test_a_damaged_folder(tmp_path: Path) -> None:
     assert files
     whole = {file: file.read_bytes() for file in files}
     for file, data in whole.items():
-        file.write_bytes(data[: len(data) // 2] + b"\0garbage\0" * 50 + data[len(data) // 2 + 450 :])
+        file.write_bytes(data[: len(data) // 2] + b"\0garbage\0" * 500 + data[len(data) // 2 + 4500 :])
     message = await fails(tmp_path)
     assert str(tmp_path) in message
     for file, data in whole.items():

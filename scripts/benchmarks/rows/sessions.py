@@ -48,9 +48,9 @@ def row(bench: Bench) -> list[Measure]:
     sustained: dict[str, int] = {}
     for number, name in bench.rounds(names):
         trial = _search(bench, sides[name], sustained.get(name))
-        most.add(name, trial.sample if trial else Sample(value=nan))
-        sustained[name] = trial.sessions if trial else 0
-        if all(len(most.samples.get(name, [])) > number for name in names) and sustained[PYTHON]:
+        most.add(name, trial.sample if trial.sustained else trial.sample.of(nan))
+        sustained[name] = trial.sessions
+        if all(len(most.samples.get(name, [])) > number for name in names):
             _compare(bench, sides, names, sustained[PYTHON], cost, late)
     return [most, cost, late]
 
@@ -105,18 +105,17 @@ class _Sessions:
         return Trial(sessions, p50, p99, sustained, meter.sample(sessions, got["frames"], **more))
 
 
-def _search(bench: Bench, sessions: _Sessions, guess: int | None) -> Trial | None:
+def _search(bench: Bench, sessions: _Sessions, guess: int | None) -> Trial:
+    """The most sessions that a long trial confirms; or the last trial, if it confirms none."""
     short, long = bench.plan.pick((3.0, 30.0), (1.0, 5.0))
     close = bench.plan.pick(0.08, 0.25)
     found = search(lambda n: sessions.run(n, short).sustained, guess or 32, _MOST, close)
-    for _ in range(5):
-        if found < 1:
-            return None
-        trial = sessions.run(found, long)
-        if trial.sustained:
-            return trial
-        found = int(found * 0.88)
-    return None
+    trial = sessions.run(max(1, found), long)
+    for _ in range(3):
+        if trial.sustained or trial.sessions == 1:
+            break
+        trial = sessions.run(max(1, int(trial.sessions * 0.85)), long)
+    return trial
 
 
 def search(holds: Callable[[int], bool], guess: int, most: int, close: float) -> int:
