@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Final
 
 from hub.agent.checks import checked_entry_id, checked_text
@@ -15,20 +15,15 @@ from hub.agent.current import current_id
 from hub.agent.link import Link
 from hub.agent.moments import to_text
 from hub.agent.secret import SECRETS
+from hub.core.enums import NoticeType
 from hub.core.errors import InvalidRequest, UnknownType
 
 MOST: Final = 100
 """Notifications that are kept; the oldest go."""
 
 
-class NotificationType(StrEnum):
-    """How a notification looks."""
-
-    INFO = "info"
-    SUCCESS = "success"
-    WARNING = "warning"
-    ERROR = "error"
-    PROGRESS = "progress"
+NotificationType = NoticeType
+"""How a notification looks: ``INFO``, ``SUCCESS``, ``WARNING``, ``ERROR`` or ``PROGRESS``."""
 
 
 class NotificationPriority(IntEnum):

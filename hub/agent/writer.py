@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
+from hub.agent.backlog import Backlog
 from hub.agent.batch import Batch, batch_of
 from hub.agent.current import run_of
 from hub.agent.ids import writer_name
@@ -51,8 +52,6 @@ JOINED: Final = 20
 """Appends to one entry that become one while they wait."""
 JOINED_LENGTH: Final = 65_536
 """Characters that they have together at most."""
-WAIT: Final = 5.0
-"""Seconds that a thread waits for room."""
 
 
 class Writer:
@@ -73,15 +72,12 @@ class Writer:
         self.held_run: RunRef | None = None
         """The run that this process executes: what an agent's writes name when the code that makes them does not know."""
         self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=decides(link))
-        self._pending_bytes = pending_bytes
-        self._room = threading.Condition(self.lock)
+        self._backlog = Backlog(self.lock, pending_bytes)
         self._n = 0
         self._unsent: deque[Pending] = deque()
         self._joined = 0
         self._under_way: dict[str, Pending] = {}
         self._held_back = False
-        self._weights: dict[Pending, int] = {}
-        self._bytes = 0
         self._tally = Tally()
         self._outcomes: dict[str, Future[dict[str, Any]]] = {}
         self._watchers: list[Callable[[], object]] = []
@@ -172,8 +168,7 @@ class Writer:
         wake = not self._unsent
         self._unsent.append(pending)
         self._joined = 1
-        self._weights[pending] = weight
-        self._bytes += weight
+        self._backlog.add(pending, weight)
         self._tally.asked += 1
         if isinstance(body, Remove):
             self.closed_by = "removed"
@@ -182,17 +177,15 @@ class Writer:
 
     def _wait_for_room(self, weight: int) -> None:
         self.check_open()
-        if self._has_room(weight):
+        if self._backlog.has_room(weight):
             return
-        if not runs_a_loop() and self._room.wait_for(lambda: self._has_room(weight), WAIT):
+        if not runs_a_loop() and self._backlog.wait_for_room(weight, lambda: self.closed_by is not None):
             self.check_open()
             return
+        waiting = self._backlog.bytes
         raise Overloaded(
-            f"context {self.id!r}: {self._bytes:,} bytes of writes wait for the hub already; flush from time to time"
+            f"context {self.id!r}: {waiting:,} bytes of writes wait for the hub already; flush from time to time"
         )
-
-    def _has_room(self, weight: int) -> bool:
-        return self._bytes + weight <= self._pending_bytes or not self._bytes or self.closed_by is not None
 
     def _unnamed_run(self) -> RunRef | None:
         return self.held_run if self.held_run is not None and self.link.author.role is Role.AGENT else None
@@ -216,8 +209,7 @@ class Writer:
         both = Apply(context=self.id, ops=[LogAppend(id=new.id, text=old.text + new.text)], run=body.run, key=body.key)
         self.view.rewrite_last(Request(both, last.request.author, last.request.now))
         self._joined += 1
-        self._weights[last] += weight
-        self._bytes += weight
+        self._backlog.add(last, weight)
         return True
 
     # batches
@@ -395,10 +387,8 @@ class Writer:
                 self._tally.fail(error)
             self._unsent.clear()
             self._under_way.clear()
-            self._weights.clear()
-            self._bytes = 0
+            self._backlog.clear()
             self._tally.settled = self._tally.asked
-            self._room.notify_all()
             if not self.ready.done():
                 self.ready.set_exception(error)
             self._tell()
@@ -432,8 +422,7 @@ class Writer:
 
     def _end(self, pending: Pending) -> None:
         self._tally.settled += 1
-        self._bytes -= self._weights.pop(pending, 0)
-        self._room.notify_all()
+        self._backlog.drop(pending)
 
     def _go_on(self) -> None:
         self._release()

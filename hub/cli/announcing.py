@@ -12,19 +12,7 @@ from hub.cli.console import out, print_json, say
 from hub.cli.options import DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
 from hub.cli.text import moment_of
-
-ENTRY_TYPES = "agent browser code_exe subagent error hint info progress response tool mcp input user util warning"
-"""What an entry can be about, for the help; the hub checks it."""
-
-
-class NoticeKind(enum.StrEnum):
-    """How urgent it looks."""
-
-    INFO = "info"
-    SUCCESS = "success"
-    WARNING = "warning"
-    ERROR = "error"
-    PROGRESS = "progress"
+from hub.core.enums import EntryType, NoticeType
 
 
 class Priority(enum.StrEnum):
@@ -39,7 +27,7 @@ notice = typer.Typer(no_args_is_help=True, help="Post, list and clear notices: w
 
 def broadcast(
     text: Annotated[str, typer.Argument(help="What the entry says.", show_default=False)],
-    type: Annotated[str, typer.Option("--type", "-t", help=f"One of: {ENTRY_TYPES.replace(' ', ', ')}.")] = "info",
+    type: Annotated[str, typer.Option("--type", "-t", help=f"One of: {', '.join(EntryType)}.")] = "info",
     heading: Annotated[str, typer.Option("--heading", help="A heading for the entry.")] = "",
     url: Url = None,
     token: Token = None,
@@ -68,7 +56,7 @@ def broadcast(
 )
 def post(
     text: Annotated[str, typer.Argument(help="The message.", show_default=False)],
-    type: Annotated[NoticeKind, typer.Option("--type", "-t", help="How urgent it looks.")] = NoticeKind.INFO,
+    type: Annotated[NoticeType, typer.Option("--type", "-t", help="How urgent it looks.")] = NoticeType.INFO,
     title: Annotated[str, typer.Option("--title", help="A title.")] = "",
     detail: Annotated[str, typer.Option("--detail", help="More, for who asks.")] = "",
     priority: Annotated[Priority, typer.Option("--priority", help="Whether it comes first.")] = Priority.NORMAL,

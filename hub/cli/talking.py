@@ -14,6 +14,7 @@ from hub.cli import options
 from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
+from hub.core.enums import ContextType
 from hub.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,19 +31,11 @@ class Action(enum.StrEnum):
     RESET = "reset"
 
 
-class ContextKind(enum.StrEnum):
-    """What a session is for."""
-
-    USER = "user"
-    TASK = "task"
-    BACKGROUND = "background"
-
-
 def new(
     name: Annotated[str, typer.Option("--name", help="A name for people.")] = "",
     agent: Annotated[str | None, typer.Option("--agent", help="Who answers; by default the hub's own choice.")] = None,
     id: Annotated[str | None, typer.Option("--id", help="The session's id; by default the hub makes one.")] = None,
-    type: Annotated[ContextKind, typer.Option("--type", help="What it is for.")] = ContextKind.USER,
+    type: Annotated[ContextType, typer.Option("--type", help="What it is for.")] = ContextType.USER,
     url: Url = None,
     token: Token = None,
     data_dir: DataDir = None,

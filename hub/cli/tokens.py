@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import os
 from pathlib import Path
 from typing import Annotated
@@ -13,21 +12,13 @@ from hub.cli.console import print_json
 from hub.cli.options import DataDir, Json
 from hub.cli.target import default_folder
 from hub.cli.text import seconds_of
+from hub.core.enums import Role
 from hub.core.errors import InvalidRequest, StartError
-
-
-class RoleName(enum.StrEnum):
-    """What somebody may do at all."""
-
-    USER = "user"
-    AGENT = "agent"
-    OPERATOR = "operator"
-    VIEWER = "viewer"
 
 
 def token(
     sub: Annotated[str, typer.Option("--sub", metavar="NAME", help="Who it is for.", show_default=False)],
-    role: Annotated[RoleName, typer.Option("--role", help="What they may do.", show_default=False)],
+    role: Annotated[Role, typer.Option("--role", help="What they may do.", show_default=False)],
     ctx: Annotated[
         list[str] | None,
         typer.Option("--ctx", metavar="PATTERN", help="Ids of sessions it covers, with * and ?; may be given again."),
@@ -42,16 +33,15 @@ def token(
 
     JSON: {"token", "sub", "role", "ctx", "ttl": seconds or null}.
     """
-    from hub.core.requests import Role
     from hub.server.auth import Tokens
 
     seconds = seconds_of(ttl) if ttl else None
     if seconds == 0:
         raise InvalidRequest("--ttl 0: such a token has expired already")
     patterns = tuple(ctx or ())
-    if role in (RoleName.AGENT, RoleName.VIEWER) and not patterns:
+    if role in (Role.AGENT, Role.VIEWER) and not patterns:
         raise InvalidRequest(f"a token of the role {role} covers no session without --ctx; --ctx '*' covers all")
-    made = Tokens(_secret(data_dir)).make(sub, Role(role), ctx=patterns, ttl=seconds)
+    made = Tokens(_secret(data_dir)).make(sub, role, ctx=patterns, ttl=seconds)
     if json:
         print_json({"token": made, "sub": sub, "role": str(role), "ctx": list(patterns), "ttl": seconds})
     else:

@@ -10,10 +10,11 @@ from typing import Final
 from hub.core.changes import Entry, Json
 from hub.core.changes import LogUpdate as LogUpdatePart
 from hub.core.draft import Draft
+from hub.core.enums import EntryType
 from hub.core.errors import Exists, NotFound, UnknownType
 from hub.core.limits import Limits, cut, cut_content
 from hub.core.log import LogEntry
-from hub.core.requests import EntryType, LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet
+from hub.core.requests import LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet
 from hub.core.values import same
 
 _TYPES: Final = frozenset(EntryType)

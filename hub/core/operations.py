@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
 Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._:@/-]{1,128}\Z")]
 """An id of an entry, a message, a notice."""
-
-
-class EntryType(StrEnum):
-    """What a log entry is about; viewers show each in its own way."""
-
-    AGENT = "agent"
-    BROWSER = "browser"
-    CODE_EXE = "code_exe"
-    SUBAGENT = "subagent"
-    ERROR = "error"
-    HINT = "hint"
-    INFO = "info"
-    PROGRESS = "progress"
-    RESPONSE = "response"
-    TOOL = "tool"
-    MCP = "mcp"
-    INPUT = "input"
-    USER = "user"
-    UTIL = "util"
-    WARNING = "warning"
 
 
 class Operation(Struct, tag_field="op", forbid_unknown_fields=True, omit_defaults=True):

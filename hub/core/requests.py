@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
+from hub.core.enums import ContextType, EntryType, Role
 from hub.core.keys import MAX_KEY
 from hub.core.operations import (
     AnyOperation,
     AskOpen,
     DataDelete,
     DataSet,
-    EntryType,
     Id,
     LogAdd,
     LogAppend,
@@ -41,15 +40,6 @@ Key = Annotated[str, Meta(min_length=1, max_length=MAX_KEY)]
 ContextId = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._:@-]{1,128}\Z")]
 UserId = Annotated[str, Meta(min_length=1, max_length=256)]
 AgentName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
-
-
-class ContextType(StrEnum):
-    """What a context is for."""
-
-    USER = "user"
-    TASK = "task"
-    BACKGROUND = "background"
-    """Left out of lists for people unless asked for."""
 
 
 class Attachment(Struct, forbid_unknown_fields=True):
@@ -195,15 +185,6 @@ AnyBody = (
     | RunStart
     | RunEnd
 )
-
-
-class Role(StrEnum):
-    """What somebody may do at all."""
-
-    USER = "user"
-    AGENT = "agent"
-    OPERATOR = "operator"
-    VIEWER = "viewer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,10 +168,11 @@ class Node:
             return {"rows": []}
         user = identity.sub if identity.role is Role.USER and not identity.ctx else None
         rows: list[dict[str, Any]] = []
-        cursor = before
+        cursor, size = before, limit
         while len(rows) < limit:
             start = cursor
-            found, cursor = await self.record.rows(user_id=user, before=start, limit=max(limit, SCAN))
+            found, cursor = await self.record.rows(user_id=user, before=start, limit=size)
+            size = SCAN  # some were left out, so it may be most of them
             seen = [n for n, row in enumerate(found) if identity.sees(row["id"], row["user_id"]) and types(row["type"])]
             wanted = seen[: limit - len(rows)]
             rows += [self._fresh(found[n]) for n in wanted]

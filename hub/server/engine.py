@@ -79,7 +79,10 @@ class _HubWebSocket(WebSocket):  # type: ignore[misc]
         """Straight to the transport, like everything else that this connection is sent: so all of it stays in order."""
         if self._transport.is_closing():
             raise OSError("the connection is closing")
-        self._transport.write(text_frame(message) if isinstance(message, str) else binary_frame(message))
+        try:
+            self._transport.write(text_frame(message) if isinstance(message, str) else binary_frame(message))
+        except RuntimeError as error:  # uvloop's word for a transport that is closed
+            raise OSError("the connection is closed") from error
 
     async def wait(self) -> Any:
         data = await super().wait()

@@ -139,18 +139,16 @@ class SocketOutbox:
     def send(self, event: Encoded) -> None:
         """Send an event. A connection that is too far behind is ended instead; it comes back and resumes."""
         if self._may_send():
-            transport = self._ready()
-            if transport is not None:
-                transport.write(event.frame(self.variant))
+            if self._ready() is not None:
+                self._write(event.frame(self.variant))
             else:
                 self._enqueue(event.get(self.variant))
 
     def put(self, packet: str | bytes) -> None:
         """Send an encoded packet, by the same rule."""
         if self._may_send():
-            transport = self._ready()
-            if transport is not None:
-                transport.write(encode_frame(self.variant, packet))
+            if self._ready() is not None:
+                self._write(encode_frame(self.variant, packet))
             else:
                 self._enqueue(packet)
 
@@ -158,7 +156,10 @@ class SocketOutbox:
         """Send events of a stream, whose ``frames`` are joined; False, and nothing sent, while the connection is behind."""
         transport = self._transport
         if transport is not None and not self._queued and transport.get_write_buffer_size() <= self._soft:
-            transport.write(frames)
+            try:
+                transport.write(frames)
+            except RuntimeError:  # uvloop's word for a transport that is closed
+                self._lost_transport()
             return True
         if self.ended or self._socket.closed:
             return True
@@ -166,7 +167,7 @@ class SocketOutbox:
         if self.waiting > self._soft:
             return False
         if transport is not None:
-            transport.write(frames)
+            self._write(frames)
         else:
             for event in events:
                 self._enqueue(event.get(self.variant))
@@ -219,8 +220,20 @@ class SocketOutbox:
         if self._queued:
             for packet in self._queue.take_all():
                 data = packet.encode()
-                transport.write(text_frame(data) if isinstance(data, str) else binary_frame(data))
+                self._write(text_frame(data) if isinstance(data, str) else binary_frame(data))
         return transport
+
+    def _write(self, frame: bytes) -> None:
+        if self._transport is not None:
+            try:
+                self._transport.write(frame)
+            except RuntimeError:
+                self._lost_transport()
+
+    def _lost_transport(self) -> None:
+        """The connection is closed, and its end is on its way to us."""
+        self.ended = True
+        self._transport = None
 
     def _enqueue(self, packet: str | bytes) -> None:
         # One packet each: the engine keeps a packet's encoding, which differs by transport.

@@ -188,7 +188,7 @@ def test_a_batch_is_one_request(link: RecordLink) -> None:
 
 async def test_the_bound_on_an_event_loop(link: RecordLink) -> None:
     ctx = linked(link)
-    ctx.writer._pending_bytes = 1000
+    ctx.writer._backlog._most = 1000
     ctx.log.log("info", content="x" * 700)
     with pytest.raises(Overloaded):
         ctx.log.log("info", content="x" * 700)
@@ -199,7 +199,7 @@ async def test_the_bound_on_an_event_loop(link: RecordLink) -> None:
 
 def test_the_bound_in_a_thread(link: RecordLink, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx = linked(link)
-    ctx.writer._pending_bytes = 1000
+    ctx.writer._backlog._most = 1000
     ctx.log.log("info", content="x" * 700)
     done = threading.Event()
 
@@ -213,7 +213,7 @@ def test_the_bound_in_a_thread(link: RecordLink, monkeypatch: pytest.MonkeyPatch
     link.pump("one")
     assert done.wait(5)
     thread.join()
-    monkeypatch.setattr("hub.agent.writer.WAIT", 0.05)
+    monkeypatch.setattr("hub.agent.backlog.WAIT", 0.05)
     with pytest.raises(Overloaded):
         ctx.log.log("info", content="z" * 700)
 

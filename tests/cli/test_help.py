@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer.main
 
 from hub import __version__
-from hub.cli.announcing import ENTRY_TYPES, NoticeKind
 from hub.cli.main import app
-from hub.cli.talking import Action, ContextKind
-from hub.cli.tokens import RoleName
-from hub.core.requests import ContextType, EntryType, Role
+from hub.cli.talking import Action
+from hub.core.enums import NoticeType
+from hub.core.requests import Control
+from hub.wire.messages import NoticeType as WireNoticeType
 from tests.support import environment, run_command
 
 HEAVY = (
@@ -98,8 +98,5 @@ def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
 
 
 def test_choices_are_the_hubs_own() -> None:
-    assert ENTRY_TYPES.split() == list(EntryType)
-    assert [str(role) for role in RoleName] == [str(role) for role in Role]
-    assert [str(kind) for kind in ContextKind] == [str(kind) for kind in ContextType]
-    assert set(Action) == {"stop", "pause", "resume", "nudge", "reset"}
-    assert set(NoticeKind) == {"info", "success", "warning", "error", "progress"}
+    assert set(Action) == set(get_args(get_type_hints(Control)["action"]))
+    assert set(NoticeType) == set(get_args(WireNoticeType))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 from hub.cli.settings import settings_from
 from hub.core.errors import StartError
 from tests.cli.processes import children, processes_naming
+from tests.clients import Client
 from tests.support import HubProcess, Running, alive, free_port, run_command, wait_until
 
 
@@ -153,3 +155,25 @@ def test_being_ended_while_it_starts_leaves_nothing(tmp_path: Path) -> None:
         wait_until(lambda: (tmp_path / "d" / "lock").exists(), "the beginning of the start")
         assert hub.end(signal.SIGTERM) in (0, -signal.SIGTERM)
         wait_until(lambda: not processes_naming(str(tmp_path / "d")), "the end of the server")
+
+
+@pytest.mark.parametrize("hub_process", ["memory"], indirect=True)
+async def test_connections_that_vanish_do_not_disturb_the_hub_or_its_end(hub_process: HubProcess) -> None:
+    hub = hub_process
+    clients = [await Client(hub.url, hub.token).connect() for _ in range(20)]
+    operator = await Client(hub.url, hub.token).connect()
+    await operator.ok("context.create", id="c", key="a/1")
+    for client in clients:
+        await client.ok("subscribe", topic="context:c", deliver="patch")
+    for client in clients:
+        client.drop()
+    for n in range(2, 30):
+        await operator.ok("apply", context="c", ops=[{"op": "state.incr", "path": "/n"}], key=f"a/{n}")
+    late = [await Client(hub.url, hub.token).connect() for _ in range(20)]
+    for client in late:
+        client.drop()
+    assert await asyncio.to_thread(hub.stop) == 0
+    assert hub.running is not None
+    assert "Traceback" not in hub.running.err
+    for client in (*clients, *late, operator):
+        await client.close()

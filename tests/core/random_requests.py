@@ -10,11 +10,11 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
+from hub.core.enums import EntryType
 from hub.core.operations import (
     AnyOperation,
     DataDelete,
     DataSet,
-    EntryType,
     LogAdd,
     LogAppend,
     LogReset,

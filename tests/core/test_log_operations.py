@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from hub.core.enums import EntryType
 from hub.core.errors import Exists, HubError, NotFound, UnknownType
 from hub.core.limits import Limits
-from hub.core.operations import AnyOperation, EntryType, LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet, StateMerge
+from hub.core.operations import AnyOperation, LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet, StateMerge
 from hub.core.state import ContextState
 from tests.core.making import LATER, created, do, furnished, whole
 

@@ -255,6 +255,22 @@ describe("rows", () => {
     expect(names(topic.rows)).toEqual({ a: "f:3" });
   });
 
+  test("a hub that cannot answer just now is asked with growing waits", async () => {
+    watch();
+    const waits: number[] = [];
+    for (let n = 0; n < 4; n++) {
+      const before = Date.now();
+      const asked = socket.of("subscribe").length;
+      socket.last("subscribe").answer({ ok: false, error: { code: "unavailable", message: "away", retryable: true } });
+      await settle();
+      while (socket.of("subscribe").length === asked && Date.now() - before < 60_000) await vi.advanceTimersByTimeAsync(50);
+      waits.push(Date.now() - before);
+    }
+    // Each wait is spread by half of its length: two steps on it is longer for sure.
+    expect(waits[2]).toBeGreaterThan(waits[0] as number);
+    expect(waits[3]).toBeGreaterThan(waits[1] as number);
+  });
+
   test("the set is read again on every connection, and pages join it", async () => {
     const topic = watch();
     await answer([row("a", "e:5"), row("b", "e:1")]);

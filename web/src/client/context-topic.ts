@@ -1,14 +1,13 @@
 /**
  * One subscription to `context:<id>`: keeps a replica right, whatever the connection does.
  *
- * Events that come before the answer to `subscribe` wait in a buffer. A reconnection asks for what was missed,
- * from the replica's position. Whatever does not fit (see replica.ts) makes it read the whole again, with growing
- * waits should that repeat itself. The replica shown stays until another is there.
+ * A reconnection asks for what was missed, from the replica's position. Whatever does not fit (see replica.ts) makes it
+ * read the whole again. The replica shown stays until another is there. What is not the context's own is in subscription.ts.
  */
 import { Replica, type Outcome, type Touched } from "../replica";
 import type { ChangeEvent, Entry, Position, SnapshotEvent, SubscribeReply } from "../wire";
-import { Backoff } from "./backoff";
-import { asHubError, HubError } from "./errors";
+import type { HubError } from "./errors";
+import { Subscription, type TopicLink } from "./subscription";
 
 export type ContextTopicState =
   | { readonly kind: "joining" }
@@ -23,31 +22,20 @@ export interface ContextTopicHandlers {
   changed(replica: Replica, touched: Touched): void;
 }
 
-/** What a topic needs of the client. */
-export interface TopicLink {
-  readonly online: boolean;
-  ask<Reply>(event: string, payload: object, options?: { timeout?: number; resend?: boolean }): Promise<Reply>;
-}
-
-type Buffered = { name: "change"; payload: ChangeEvent } | { name: "snapshot"; payload: SnapshotEvent };
+type ContextEvent = { name: "change"; payload: ChangeEvent } | { name: "snapshot"; payload: SnapshotEvent };
 
 interface PageReply { readonly entries: readonly Entry[]; readonly epoch?: string; readonly seq?: number }
 
 const TAIL = 50;
-/** After so many milliseconds without a misfit, the next one is a first one again. */
-const HEALTHY = 30_000;
 
 export class ContextTopic {
   readonly topic: string;
   #replica: Replica | null = null;
-  /** False from a misfit on until the next snapshot: then `from` must not be claimed. */
+  /** False from a misfit on until the next snapshot: then `from` must not be claimed, and changes mean nothing. */
   #sound = false;
-  #buffer: Buffered[] | null = null;
-  #generation = 0;
-  #closed = false;
-  #retry: ReturnType<typeof setTimeout> | null = null;
-  #backoff = new Backoff({ first: 250, limit: 10_000 });
-  #joinedAt = 0;
+  /** The position that the last `subscribe` asked to go on from. */
+  #from: Position | null = null;
+  #subscription: Subscription<SubscribeReply, ContextEvent>;
 
   constructor(
     readonly context: string,
@@ -55,35 +43,27 @@ export class ContextTopic {
     private readonly handlers: ContextTopicHandlers,
   ) {
     this.topic = `context:${context}`;
+    this.#subscription = new Subscription(this.topic, link, {
+      wanted: () => this.#wanted(),
+      joined: (reply) => this.#joined(reply),
+      live: () => this.handlers.state({ kind: "live" }),
+      take: (event) => this.#take(event),
+      refused: (error) => {
+        this.#sound = false;
+        this.handlers.state({ kind: "refused", error });
+      },
+    });
   }
 
   get replica(): Replica | null { return this.#replica; }
 
   /** A connection is there (or the caller wants to try again). */
-  connected(): void {
-    if (this.#closed) return;
-    this.#backoff.reset();
-    this.#subscribe();
-  }
-
-  disconnected(): void {
-    this.#generation += 1;
-    this.#buffer = null;
-    this.#clearRetry();
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.disconnected();
-    if (this.link.online) this.link.ask("unsubscribe", { topic: this.topic }, { resend: false }).catch(() => undefined);
-  }
+  connected(): void { this.#subscription.connected(); }
+  disconnected(): void { this.#subscription.disconnected(); }
+  close(): void { this.#subscription.close(); }
 
   event(name: string, payload: unknown): void {
-    if (this.#closed || (name !== "change" && name !== "snapshot")) return;
-    const event = { name, payload } as Buffered;
-    if (this.#buffer !== null) this.#buffer.push(event);
-    else if (this.#sound) this.#take(event);
+    if (name === "change" || name === "snapshot") this.#subscription.event({ name, payload } as ContextEvent);
   }
 
   /**
@@ -100,46 +80,26 @@ export class ContextTopic {
     return replica.prepend(log, reply.entries, ahead);
   }
 
-  #subscribe(): void {
-    this.#clearRetry();
-    if (this.#closed || !this.link.online) return;
-    const generation = ++this.#generation;
-    const from: Position | null = this.#sound && this.#replica ? this.#replica.position : null;
-    this.#buffer = [];
+  #wanted(): object {
+    this.#from = this.#sound && this.#replica ? this.#replica.position : null;
     this.handlers.state({ kind: "joining" });
-    this.link.ask<SubscribeReply>("subscribe", {
-      topic: this.topic, deliver: "patch", tail: TAIL, ...(from && { from }),
-    }, { resend: false }).then(
-      (reply) => { if (generation === this.#generation) this.#joined(reply, from); },
-      (error: unknown) => { if (generation === this.#generation) this.#refused(asHubError(error)); },
-    );
+    return { deliver: "patch", tail: TAIL, ...(this.#from && { from: this.#from }) };
   }
 
-  #joined(reply: SubscribeReply, from: Position | null): void {
-    const buffered = this.#buffer ?? [];
-    this.#buffer = null;
+  #joined(reply: SubscribeReply): boolean {
+    const from = this.#from;
     if (reply.recovered) {
-      if (!from || reply.epoch !== from.epoch || reply.seq !== from.seq) return this.#resync("a recovery from elsewhere");
-    } else if (!this.#replace(reply, from ? (reply.reason ?? "unknown") : null)) {
-      return this.#resync("a reply without a snapshot");
+      const fits = from !== null && reply.epoch === from.epoch && reply.seq === from.seq;
+      if (!fits) this.#resync("a recovery from elsewhere");
+      return fits;
     }
-    this.#joinedAt = Date.now();
-    this.handlers.state({ kind: "live" });
-    for (const event of buffered) {
-      if (!this.#sound) return;
-      this.#take(event);
-    }
+    const fits = this.#replace(reply, from ? (reply.reason ?? "unknown") : null);
+    if (!fits) this.#resync("a reply without a snapshot");
+    return fits;
   }
 
-  #refused(error: HubError): void {
-    this.#buffer = null;
-    if (error.code === "disconnected") return;
-    if (error.retryable) return this.#later();
-    this.#sound = false;
-    this.handlers.state({ kind: "refused", error });
-  }
-
-  #take(event: Buffered): void {
+  #take(event: ContextEvent): void {
+    if (!this.#sound) return;
     if (event.name === "snapshot") {
       const { payload } = event;
       if (!this.#replace(payload, payload.reason ?? "lagged")) this.#resync("a snapshot without entries");
@@ -165,24 +125,6 @@ export class ContextTopic {
   #resync(reason: string): void {
     console.warn(`${this.topic}: reading again: ${reason}`);
     this.#sound = false;
-    this.#generation += 1;
-    if (Date.now() - this.#joinedAt > HEALTHY) this.#backoff.reset();
-    // The first time at once; the waits are for a hub and a reader that keep disagreeing.
-    if (this.#backoff.attempt === 0) {
-      this.#backoff.next();
-      this.#subscribe();
-    } else {
-      this.#later();
-    }
-  }
-
-  #later(): void {
-    this.#clearRetry();
-    this.#retry = setTimeout(() => this.#subscribe(), this.#backoff.next());
-  }
-
-  #clearRetry(): void {
-    if (this.#retry !== null) clearTimeout(this.#retry);
-    this.#retry = null;
+    this.#subscription.again(true);
   }
 }

@@ -3,12 +3,13 @@ import type {
   Attachment, ContextRow, ControlAction, Hello, Json, NoticeRow, Row,
 } from "../wire";
 import { Connection, type LinkState } from "./connection";
-import { ContextTopic, type ContextTopicHandlers, type TopicLink } from "./context-topic";
+import { ContextTopic, type ContextTopicHandlers } from "./context-topic";
 import { HubError } from "./errors";
 import { randomId } from "./ids";
 import { Requests, type SendOptions } from "./requests";
 import { RowTopic, type RowTopicHandlers } from "./row-topic";
 import { socketIo, type OpenSocket } from "./socket";
+import type { TopicLink } from "./subscription";
 import { download, upload, type Upload } from "./uploads";
 
 export { HubError } from "./errors";
