@@ -16,7 +16,8 @@ class Linked(Protocol):
     an answer before the change that it answers, changes by position."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The context's."""
 
     def outgoing(self) -> list[Request]:
         """The requests to send next, in order: at most 64 are unanswered at a time. Empty while none may go."""

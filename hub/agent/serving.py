@@ -39,7 +39,8 @@ class Asking(Protocol):
     """A way to the hub, while it is ``up``."""
 
     @property
-    def up(self) -> bool: ...
+    def up(self) -> bool:
+        """Whether requests can be sent now."""
 
     async def ask(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Any request of the protocol. Raises HubError."""
@@ -57,16 +58,18 @@ class Host(Protocol):
         """Whether contexts stay open by themselves, so that an agent need not close those that rest."""
 
     @property
-    def connection(self) -> Asking: ...
+    def connection(self) -> Asking:
+        """The way to the hub."""
 
     @property
-    def link(self) -> Link: ...
+    def link(self) -> Link:
+        """Where the contexts of its runs are kept."""
 
     async def open(self, id: str) -> AgentContext:
-        """Raises NotFound."""
+        """A context of the hub, by id. Raises NotFound."""
 
     async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Raises HubError."""
+        """Any request of the protocol. Raises HubError."""
 
 
 class Agent:

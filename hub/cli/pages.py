@@ -84,4 +84,5 @@ def section(title: str) -> RenderableType:
 
 
 def indented(part: RenderableType) -> RenderableType:
+    """A part of a section."""
     return Padding(part, (0, 0, 0, 2))

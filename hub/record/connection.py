@@ -42,6 +42,7 @@ class Connection:
         self._waiting: Any = _client(url, timeout, blocking, None)
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._plain.aclose()
         await self._waiting.aclose()
 

@@ -27,6 +27,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Place:
+        """The place that ``str()`` made a text of."""
         hash, _, field = text.partition("/")
         return cls(hash, field)
 

@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(argv: list[str]) -> int:
+    """Run until the hub or the server is gone for good. Returns the exit code."""
     hub, lock_fd, grace, command = int(argv[0]), int(argv[1]), float(argv[2]), argv[3:]
     # The hub decides when the server ends; a signal to all processes of a terminal or a service must not come first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
@@ -45,6 +46,7 @@ class _Guard:
         self._die_with_me = _parent_death_signal()
 
     def run(self) -> int:
+        """Start the server, and start it again whenever it ends, a little later each time. Returns the exit code."""
         pause, started = 0.05, 0.0
         while self._hub_lives():
             started = time.monotonic()

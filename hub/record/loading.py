@@ -3,6 +3,8 @@
 The hashes may be behind the stream, each large field by an amount of its own (``held``). What a field lacks is replayed
 on it from the stream, so the state is exact whenever it is read. While somebody writes the hashes they may move between
 two commands: then all is read again, the third time in one MULTI.
+
+A function without a docstring does what the method of the port does that calls it (port.py).
 """
 
 from __future__ import annotations

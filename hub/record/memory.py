@@ -24,7 +24,7 @@ _MISSED: Final = 64
 
 
 class MemoryRecord:
-    """A Record that lives and dies with its process."""
+    """A Record that lives and dies with its process. Its methods do what the port says (port.py)."""
 
     durability = "memory"
 

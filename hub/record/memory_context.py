@@ -88,6 +88,7 @@ class MemoryContext:
         return found, start + limit < len(self._entries)
 
     def load(self) -> Loaded:
+        """The state at the end, a copy."""
         state = self._copy_base()
         changes = [change for kept in self._entries for change in self._entry(kept).changes]
         for change in changes:

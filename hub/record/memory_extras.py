@@ -1,4 +1,4 @@
-"""Work, notices and uploads of the memory record."""
+"""Work, notices and uploads of the memory record; the methods do what those of the port do that call them."""
 
 from __future__ import annotations
 

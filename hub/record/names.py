@@ -28,20 +28,25 @@ def part(context: str, name: str) -> str:
 
 
 def user_contexts(user: str) -> str:
+    """The index of a user's contexts."""
     return "hub:user:{" + quote(user, safe="") + "}:contexts"
 
 
 def user_notices(user: str) -> str:
+    """Which notices a user has read."""
     return "hub:user:{" + quote(user, safe="") + "}:notices"
 
 
 def agent(name: str) -> str:
+    """The stream of contexts that wait for an agent."""
     return "hub:agent:{" + quote(name, safe="") + "}"
 
 
 def upload(id: str) -> str:
+    """What is known of a file."""
     return "hub:upload:{" + quote(id, safe="") + "}"
 
 
 def upload_chunks(id: str) -> str:
+    """A file's bytes, by the number of the chunk."""
     return upload(id) + ":chunks"

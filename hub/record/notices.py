@@ -2,6 +2,8 @@
 
 Each notice is kept with a random mark of its text; a reader's mark names it. A notice that is put anew gets another one
 and so is unread again, for everybody, at the cost of nothing.
+
+A function without a docstring does what the method of the port does that calls it (port.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hub.record.server_check import Progress, check_server
 
 
 class RedisRecord:
-    """A Record at a Redis URL (``redis://``, ``rediss://``, ``unix://``)."""
+    """A Record at a Redis URL (``redis://``, ``rediss://``, ``unix://``). Its methods do what the port says (port.py)."""
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""Files that people gave to the hub for a while, in chunks with an expiry."""
+"""Files that people gave to the hub for a while, in chunks with an expiry.
+
+A function without a docstring does what the method of the port does that calls it (port.py).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Work: contexts that wait for an agent, on one stream an agent with a consumer group of all nodes.
 
 The queue only wakes: what a context itself says counts. So an item that comes twice, or too late, does no harm.
+
+A function without a docstring does what the method of the port does that calls it (port.py).
 """
 
 from __future__ import annotations

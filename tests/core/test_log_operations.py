@@ -36,7 +36,9 @@ def test_an_entry() -> None:
 
 @pytest.mark.parametrize("type", EntryType)
 def test_every_type(type: EntryType) -> None:
-    do(created(), LogAdd(str(type)))
+    state = created()
+    do(state, LogAdd(str(type)))
+    assert state.log.entries[-1].type == type
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,14 @@ class Trial:
     """So many sessions for a while."""
 
     sessions: int
-    p50: float
     p99: float
-    sustained: bool
+    why_not: list[str]
+    """What keeps it from being sustained."""
     sample: Sample
+
+    @property
+    def sustained(self) -> bool:
+        return not self.why_not
 
 
 def row(bench: Bench) -> list[Measure]:
@@ -49,6 +53,10 @@ def row(bench: Bench) -> list[Measure]:
     for number, name in bench.rounds(names):
         trial = _search(bench, sides[name], sustained.get(name))
         most.add(name, trial.sample if trial.sustained else trial.sample.of(nan))
+        if not trial.sustained:
+            most.notes.append(
+                f"{name}, round {number + 1}: not even {trial.sessions} sessions ({', '.join(trial.why_not)})"
+            )
         sustained[name] = trial.sessions
         if all(len(most.samples.get(name, [])) > number for name in names):
             _compare(bench, sides, names, sustained[PYTHON], cost, late)
@@ -98,11 +106,16 @@ class _Sessions:
         grows = late["last_quarter"] > 2 * late["first_quarter"] + 10_000
         # What was due in the last tenth of a second may still be under way.
         missing = done["due"] - got["frames"]
-        sustained = (
-            p99 < P99 and not grows and missing <= 0.1 * rate + 1 and done["due"] - done["sent"] <= 0.1 * rate + 1
-        )
-        more = {"p50_ms": p50, "p99_ms": p99, "agent_held": done["held"]}
-        return Trial(sessions, p50, p99, sustained, meter.sample(sessions, got["frames"], **more))
+        unsent = done["due"] - done["sent"]
+        reasons = {
+            f"p99 {p99:.0f} ms": not p99 < P99,
+            f"median from {late['first_quarter'] / 1e3:.0f} to {late['last_quarter'] / 1e3:.0f} ms": grows,
+            f"{missing} of {done['due']} not received": missing > 0.1 * rate + 1,
+            f"{unsent} of {done['due']} not sent": unsent > 0.1 * rate + 1,
+        }
+        why_not = [reason for reason, holds in reasons.items() if holds]
+        more = {"p50_ms": p50, "p99_ms": p99, "agent_held": done["held"], "sessions": sessions, "why_not": why_not}
+        return Trial(sessions, p99, why_not, meter.sample(sessions, got["frames"], **more))
 
 
 def _search(bench: Bench, sessions: _Sessions, guess: int | None) -> Trial:
