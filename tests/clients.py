@@ -42,7 +42,7 @@ class Client:
 
     async def connect(self) -> Self:
         """Connect; a refusal raises socketio's ConnectionError."""
-        transports = ["polling"] if self.kind == "polling" else ["websocket"]
+        transports = {"polling": ["polling"], "upgrading": None}.get(self.kind, ["websocket"])
         path = "/msgpack/socket.io" if self.kind == "msgpack" else "/socket.io"
         await self.sio.connect(
             self.url, auth={"token": self.token}, transports=transports, socketio_path=path, wait_timeout=SECONDS

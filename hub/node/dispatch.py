@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from hub.core.changes import Change
 from hub.core.errors import HubError, NotFound, Unavailable
@@ -15,6 +15,7 @@ from hub.core.runs import ACTIVE, active_run
 from hub.node.contexts import Contexts
 from hub.node.ending import end_tasks
 from hub.node.live import LiveContext
+from hub.node.workers import Worker, Workers
 from hub.record.port import Record, Work
 
 _log = logging.getLogger(__name__)
@@ -25,28 +26,6 @@ DROP_AFTER = 10.0
 
 TAKE_SECONDS = 5.0
 """How long the record is asked to wait for work at a time."""
-
-
-class Worker(Protocol):
-    """A process, or this one, that executes runs of one agent."""
-
-    @property
-    def agent(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def capacity(self) -> int: ...
-
-    def covers(self, context: str) -> bool:
-        """Whether it may be given this context."""
-
-    async def start(self, run: dict[str, Any]) -> dict[str, Any]:
-        """Hand over a run (``run.start``). The reply is ``{ok: true}`` or ``{ok: false, error}``."""
-
-    async def control(self, order: dict[str, Any]) -> None:
-        """Tell about a control of a run it holds (``run.control``)."""
 
 
 class Dispatch:
@@ -61,11 +40,9 @@ class Dispatch:
         self._default_agent = default_agent
         self._grace = grace
         self._stop_grace = stop_grace
-        self._workers: dict[str, list[Worker]] = {}
+        self._workers = Workers()
         self._room: dict[str, asyncio.Event] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}
-        self._holders: dict[str, Worker] = {}
-        self._held: dict[Worker, set[str]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._stopping: set[str] = set()
         self._starting: set[str] = set()  # contexts that are held for a run whose start is not in the record yet
@@ -88,14 +65,13 @@ class Dispatch:
     @property
     def agents(self) -> list[str]:
         """Names of the agents that are served here now."""
-        return sorted(name for name, workers in self._workers.items() if workers)
+        return self._workers.agents
 
     # workers
 
     async def serve(self, worker: Worker, held: Sequence[tuple[str, RunRef]]) -> list[dict[str, Any]]:
         """A worker takes runs from now on, and goes on with those that it held. Returns those it has lost."""
         lost: list[dict[str, Any]] = []
-        self._held.setdefault(worker, set())
         for id, ref in held:
             run = None
             try:
@@ -107,14 +83,11 @@ class Dispatch:
                 lost.append({"context": id, "run": {"id": ref.id, "fence": ref.fence}})
                 continue
             self.hold(id, worker)
-            if run["status"] == "stopping":
-                self._background(worker.control(_order(id, run, "stop")))
-        workers = self._workers.setdefault(worker.agent, [])
-        if worker.capacity and worker not in workers:
-            workers.append(worker)
-        elif not worker.capacity and worker in workers:
-            workers.remove(worker)
-        if workers and worker.agent not in self._loops:
+            if run["status"] == "stopping":  # told to who held it before, perhaps in vain
+                self._stopping.discard(id)
+                self._stop(id, run, worker)
+        self._workers.add(worker)
+        if worker.capacity and worker.agent not in self._loops:
             self._room[worker.agent] = asyncio.Event()
             self._loops[worker.agent] = asyncio.create_task(self._take_forever(worker.agent))
         self._look_for_room(worker.agent)
@@ -122,39 +95,26 @@ class Dispatch:
 
     def hold(self, id: str, worker: Worker) -> None:
         """A worker executes the active run of a context."""
-        before = self._holders.get(id)
-        if before is not None and before is not worker:
-            self._held.get(before, set()).discard(id)
-        self._holders[id] = worker
-        self._held.setdefault(worker, set()).add(id)
+        self._drop_hold(id)
+        self._workers.hold(id, worker)
         self._cancel_timer(id)
 
     def gone(self, worker: Worker) -> None:
         """A worker went away. Its runs are interrupted, unless they are announced again within the grace."""
-        if worker in self._workers.get(worker.agent, []):
-            self._workers[worker.agent].remove(worker)
+        held = self._workers.remove(worker)
         self._look_for_room(worker.agent)
-        for id in self._held.pop(worker, set()):
-            if self._holders.get(id) is worker:
-                del self._holders[id]
-                self._orphaned(id)
+        for id in held:
+            self._orphaned(id)
 
     def _look_for_room(self, agent: str) -> None:
         """Let the agent's loop take work, or let it wait; without workers it ends."""
         event = self._room.get(agent)
         if event is None:
-            self._workers.pop(agent, None)
-        elif self._pick(agent) is not None or not self._workers.get(agent):
+            return
+        if self._workers.pick(agent) is not None or agent not in self._workers.agents:
             event.set()
         else:
             event.clear()
-
-    def _pick(self, agent: str, context: str | None = None) -> Worker | None:
-        """The worker with the most room; of those that may be given the context."""
-        free = [w for w in self._workers.get(agent, []) if len(self._held.get(w, ())) < w.capacity]
-        if context is not None:
-            free = [worker for worker in free if worker.covers(context)]
-        return min(free, key=lambda worker: len(self._held.get(worker, ())) / worker.capacity) if free else None
 
     # what happens in contexts
 
@@ -162,7 +122,7 @@ class Dispatch:
         """Act on a context's confirmed state: free its worker, stop its run, offer what waits."""
         document = live.replica.state.document
         run = active_run(document)
-        holder = self._holders.get(live.id)
+        holder = self._workers.holder(live.id)
         if run is None:
             told = live.id in self._stopping
             self._stopping.discard(live.id)
@@ -196,9 +156,8 @@ class Dispatch:
 
     def _drop_hold(self, id: str) -> Worker | None:
         """Nobody executes a context's run any more. Returns who did."""
-        holder = self._holders.pop(id, None)
+        holder = self._workers.drop(id)
         if holder is not None:
-            self._held.get(holder, set()).discard(id)
             self._look_for_room(holder.agent)
         return holder
 
@@ -268,7 +227,7 @@ class Dispatch:
         """Take work while there are workers, and one of them has room."""
         while True:
             await self._room[agent].wait()
-            if not self._workers.get(agent):
+            if agent not in self._workers.agents:
                 break
             try:
                 work = await self._record.take(agent, self._node, TAKE_SECONDS)
@@ -279,7 +238,6 @@ class Dispatch:
             except Exception:
                 _log.exception("taking work of agent %s", agent)
                 await asyncio.sleep(0.5)
-        self._workers.pop(agent, None)
         del self._room[agent], self._loops[agent]
 
     async def _start(self, work: Work) -> None:
@@ -298,9 +256,9 @@ class Dispatch:
             self.offer(work.context, live.replica.state.document["agent"])  # it has another agent now
             await self._record.done(work)
             return
-        worker = self._pick(work.agent, work.context)
+        worker = self._workers.pick(work.agent, work.context)
         if worker is None:
-            if self._pick(work.agent) is None:  # nobody has room any more: it goes back to the line
+            if self._workers.pick(work.agent) is None:  # nobody has room any more: it goes back to the line
                 await self._offer(work.context, work.agent)
                 await self._record.done(work)
             return  # else nobody of those who have may be given it; the item comes again
@@ -313,7 +271,7 @@ class Dispatch:
             self._starting.discard(work.context)
         self._look_for_room(work.agent)
         if isinstance(answer, HubError):
-            if self._holders.get(work.context) is worker:
+            if self._workers.holder(work.context) is worker:
                 self._drop_hold(work.context)
             _log.warning("context %s: no run could start: %s", work.context, answer.message)
         else:
@@ -323,7 +281,7 @@ class Dispatch:
     async def _hand_over(self, live: LiveContext, worker: Worker, answer: dict[str, Any]) -> None:
         run = live.replica.state.document["run"]
         if run is None or run["id"] != answer["run"]["id"] or run["status"] not in ACTIVE:
-            if self._holders.get(live.id) is worker:  # it ended before it was handed over
+            if self._workers.holder(live.id) is worker:  # it ended before it was handed over
                 self._drop_hold(live.id)
             return
         payload = {
@@ -344,7 +302,7 @@ class Dispatch:
         message = str(error.get("message", "not taken"))
         _log.info("worker %s did not take context %s: %s", worker.name, live.id, message)
         await asyncio.sleep(min(0.5 * 2 ** (run["attempt"] - 1), 30.0))
-        if self._holders.get(live.id) is not worker:  # it went away, and perhaps came back with the run
+        if self._workers.holder(live.id) is not worker:  # it went away, and perhaps came back with the run
             return
         if error.get("code") != Unavailable.code:  # else it may have the run all the same, and is told to stop
             self._drop_hold(live.id)

@@ -15,8 +15,8 @@ from scripts.benchmarks.link import Link, LinkError, way_from
 from scripts.benchmarks.sources import HubSource, RelaySource, Source, Token, stamp
 
 STEP_SECONDS = 10.0
-_UNDER_WAY = 2
-"""Events that may be unanswered while tokens stream: one that is worked on, and one on its way."""
+_UNDER_WAY = 4
+"""Events that may be unanswered while tokens stream; beyond that what is due waits, and goes together."""
 _MOST_TOKENS = 2_000
 """Tokens that go into one event."""
 _TICK = 0.001

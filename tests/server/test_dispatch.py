@@ -117,10 +117,10 @@ async def test_serving_again_changes_the_capacity(people: People, op: Client) ->
         await worker.ok("agent.serve", agent="bot", capacity=1)
     await worker.next("run.start")
     dispatch: Any = people.server.node.dispatch
-    assert len(dispatch._workers["bot"]) == 1
+    assert len(dispatch._workers._serving["bot"]) == 1
     await worker.close()
     await until(lambda: dispatch.agents == [])
-    assert not dispatch._workers.get("bot")
+    assert not dispatch._workers._serving
 
 
 async def test_a_worker_without_room_says_busy(people: People, op: Client) -> None:
@@ -253,9 +253,9 @@ async def test_a_hundred_contexts(people: People, op: Client) -> None:
     await until(idle)
     assert sum(len(worker.runs) for worker in workers) == 200
     dispatch: Any = people.server.node.dispatch
-    assert not dispatch._holders
+    assert dispatch._workers.runs == 0
     assert not dispatch._timers
-    assert not any(dispatch._held.values())
+    assert not dispatch._workers._held
 
 
 async def test_a_worker_that_goes_away(people: People, op: Client) -> None:
@@ -399,7 +399,7 @@ async def test_agents_that_nobody_serves_any_more_leave_nothing(
         await worker.ok("agent.serve", agent=f"agent{n}", capacity=1)
     assert len(dispatch.agents) == 20
     await worker.close()
-    await until(lambda: not dispatch._loops and not dispatch._room and not dispatch._workers, "the loops' ends")
+    await until(lambda: not dispatch._loops and not dispatch._room and not dispatch.agents, "the loops' ends")
     back = await worker_of(people, agent="agent3")
     await op.ok("context.create", id="late", agent="agent3")
     await op.ok("message", context="late", text="hello")

@@ -42,7 +42,8 @@ def kept(people: People) -> dict[str, Any]:
     for topic in (node.rows, node.notices.topic):
         found[topic.topic] = (len(topic._rooms), len(topic._identities), len(topic._patterned))
     dispatch = node.dispatch
-    found["dispatch"] = [len(x) for x in (dispatch._held, dispatch._holders, dispatch._timers, dispatch._starting)]
+    found["dispatch"] = [dispatch._workers.runs, len(dispatch._workers._held)]
+    found["dispatch"] += [len(dispatch._timers), len(dispatch._starting), len(dispatch._stopping)]
     found["workers"] = dispatch.agents
     gc.collect()
     return found

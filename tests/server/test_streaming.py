@@ -227,3 +227,37 @@ async def test_a_removal_is_the_last_thing_that_is_told(everywhere: People) -> N
     assert [event["row"] and event["row"]["name"] for event in rows] == [None, "another"]
     assert len(patches.of("change")) == 1
     assert len(snapshots.of("snapshot")) == 1
+
+
+async def test_upgrades_under_traffic(people: People, op: Client) -> None:
+    """Stock clients begin by polling and become WebSockets while changes stream: no gap, nothing twice."""
+    await op.ok("context.create", id="c")
+    stop = asyncio.Event()
+
+    async def write() -> None:
+        while not stop.is_set():
+            await op.ok("apply", context="c", ops=incr())
+            await asyncio.sleep(0.001)
+
+    async def watch() -> None:
+        client = Client(people.server.url, people.server.token, "upgrading")
+        try:
+            await client.connect()
+            follower = Follower("c")
+            await follower.subscribe(client)
+            begin = follower.state.position.seq
+            await client.until(lambda: client.sio.transport() == "websocket")
+            await client.until(lambda: len(client.of("change")) > 30)
+            seqs = [event["seq"] for event in client.of("change")]
+            assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+            assert seqs[0] <= begin + 1
+        finally:
+            await client.close()
+
+    writer = asyncio.create_task(write())
+    try:
+        for _ in range(5):
+            await asyncio.gather(*(watch() for _ in range(4)))
+    finally:
+        stop.set()
+        await writer
