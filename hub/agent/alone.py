@@ -16,6 +16,7 @@ class AloneLink:
     """``Link`` without anything beyond it. ``clock`` gives seconds since 1970."""
 
     decides: Final = True
+    names_broadcasts: Final = True
     """The writers' views are the record here, so they refuse on their own."""
 
     def __init__(self, clock: Callable[[], float] = time.time, author: Author | None = None) -> None:

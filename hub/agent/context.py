@@ -12,7 +12,7 @@ from hub.agent.batch import batch_of, batched
 from hub.agent.checks import checked_context_id, checked_context_type, checked_text, checked_user_id
 from hub.agent.config import AgentConfig, AgentContextType
 from hub.agent.ids import generate_id
-from hub.agent.link import Link, decides, names_broadcasts
+from hub.agent.link import Link
 from hub.agent.log import Log
 from hub.agent.log_item import LogItem
 from hub.agent.mappings import DataMapping, MetadataMapping, OutputMapping, StateMapping
@@ -208,9 +208,9 @@ class AgentContext(Running):
         assert add.id is not None
         entries = []
         for context in registry.all():
-            if decides(context.writer.link):
+            if context.writer.link.decides:
                 context.writer.add_by_broadcast(add)
-            if names_broadcasts(context.writer.link):
+            if context.writer.link.names_broadcasts:
                 entries.append(context.log.expected(add))
         registry.link.broadcast(add.id, add)
         return entries

@@ -36,25 +36,33 @@ class Linked(Protocol):
         Writes that stay unanswered are worked out again on it; those whose key is in ``tip_keys`` are in it already."""
 
     def closed(self, reason: str) -> None:
-        """The context ended: removed, or it existed before (``exists``), or the link is gone for good."""
+        """The context ended: removed, or it existed before (``exists``), or the link is gone for good; ``reason`` may be the
+        code of an error."""
 
 
 class Link(Protocol):
     """Where a process's contexts are kept. Every method may be called from any thread and never blocks.
 
-    Two more members are optional, see ``decides`` and ``names_broadcasts`` below.
     """
 
     @property
     def author(self) -> Author:
         """Who writes through this link."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether the facades' own views are the record: then they refuse what does not fit them."""
+
+    @property
+    def names_broadcasts(self) -> bool:
+        """Whether an entry for every context gets the id that the caller gave it."""
+
     def now(self) -> str:
         """The time, ISO 8601 UTC."""
 
     def attach(self, context: Linked, *, create: bool, replace: bool) -> None:
         """Begin to serve a context. ``create``: its first outgoing request is its creation, and ``replace`` lets it end an
-        older one of that id; else ``loaded`` comes first."""
+        older one of that id; else ``loaded`` comes first. Attached already: it is loaded anew."""
 
     def detach(self, context: Linked) -> None:
         """Serve it no more; what is outgoing is still sent."""
@@ -70,13 +78,3 @@ class Link(Protocol):
 
     def clear_notice(self, id: str) -> None:
         """Take an announcement back."""
-
-
-def decides(link: Link) -> bool:
-    """Whether the facades' own views are the record (``link.decides``, else False): then they refuse what does not fit them."""
-    return bool(getattr(link, "decides", False))
-
-
-def names_broadcasts(link: Link) -> bool:
-    """Whether an entry for every context gets the id that the caller gave it (``link.names_broadcasts``, else True)."""
-    return bool(getattr(link, "names_broadcasts", True))

@@ -37,6 +37,7 @@ _INTERNAL: Final = {"ok": False, "error": Internal("the hub's answer makes no se
 class RemoteLink:
     """``Link`` over a connection. Its thread is the event loop that the client was made on."""
 
+    decides: Final = False
     names_broadcasts: Final = False
     """The hub makes the ids of entries that go to every context."""
 

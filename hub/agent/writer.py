@@ -16,7 +16,7 @@ from hub.agent.backlog import Backlog
 from hub.agent.batch import Batch, batch_of
 from hub.agent.current import run_of
 from hub.agent.ids import writer_name
-from hub.agent.link import Link, decides
+from hub.agent.link import Link
 from hub.agent.tally import Tally, closing_error
 from hub.agent.view import View
 from hub.agent.waiting import runs_a_loop
@@ -71,7 +71,7 @@ class Writer:
         """Done once ``loaded`` gave a state to read."""
         self.held_run: RunRef | None = None
         """The run that this process executes: what an agent's writes name when the code that makes them does not know."""
-        self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=decides(link))
+        self.view = View(ContextState(Position(writer_name(), 0)), limits, decides=link.decides)
         self._backlog = Backlog(self.lock, pending_bytes)
         self._n = 0
         self._unsent: deque[Pending] = deque()

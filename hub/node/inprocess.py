@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hub.agent.link import Linked
-from hub.core.errors import Exists, HubError
+from hub.core.errors import Busy, Exists, HubError
 from hub.core.position import Position
 from hub.core.requests import Author, LogAdd, Request, RunOpen
 from hub.core.times import iso
@@ -33,7 +33,7 @@ class _InProcess:
         return True
 
     async def start(self, run: dict[str, Any]) -> dict[str, Any]:
-        return {"ok": False, "error": {"code": "busy", "message": "takes no runs", "retryable": True}}
+        return {"ok": False, "error": Busy("this process takes no runs of others").to_wire()}
 
     async def control(self, order: dict[str, Any]) -> None:
         """A context of this process sees its stop in its document."""
@@ -41,6 +41,9 @@ class _InProcess:
 
 class NodeLink:
     """The Link between the contexts of this process and its node. Its thread is the node's event loop."""
+
+    decides = False
+    names_broadcasts = True
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -15,7 +15,7 @@ from hub.core.errors import HubError, Internal, Overloaded, Removed, Unavailable
 from hub.core.limits import Limits
 from hub.core.position import Position
 from hub.core.replica import Pending, Replica
-from hub.core.requests import Create, Request
+from hub.core.requests import Request
 from hub.core.state import ContextState, DoesNotFit
 from hub.core.values import json_size
 from hub.node.audience import Audience
@@ -135,7 +135,7 @@ class LiveContext:
             self.waiting_bytes -= waiting.size
             room -= waiting.size
             asked.append((waiting, self._work_out(waiting.request)))
-        changes = self._changes(position)
+        changes = self.replica.changes()
         if not position.seq and not changes:
             self._never_created(asked)
             return None
@@ -161,14 +161,6 @@ class LiveContext:
         for waiting, outcome in asked:
             waiting.done(outcome if isinstance(outcome, HubError) else Internal("a creation without a change"))
         self.close("refused")
-
-    def _changes(self, position: Position) -> list[Change]:
-        changes = []
-        for pending in self.replica.pending:
-            if pending.worked.parts:
-                position = position.after()
-                changes.append(Change(position, pending.worked.parts))
-        return changes
 
     def settle(self, appended: Appended) -> bool:
         """Take the outcome of the append, and give the answers; ``tell`` does the rest. Returns False if the record must be
@@ -324,8 +316,3 @@ def _ignore(answer: Answer) -> None:
 def request_size(request: Request) -> int:
     """Bytes that a request counts for while it waits."""
     return json_size(request.body) + 100
-
-
-def is_creation(request: Request) -> bool:
-    """Whether the request makes its context."""
-    return isinstance(request.body, Create)

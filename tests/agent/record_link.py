@@ -21,6 +21,9 @@ OTHERS = Author("somebody", Role.OPERATOR)
 class RecordLink:
     """``Link`` whose hub is one Replica a context. Nothing moves before ``pump``. The hub's clock differs from the writers'."""
 
+    decides = False
+    names_broadcasts = True
+
     def __init__(self, author: Author | None = None) -> None:
         self.author = author or Author("worker", Role.AGENT)
         self.records: dict[str, Replica] = {}
