@@ -41,9 +41,7 @@ class Linked(Protocol):
 
 
 class Link(Protocol):
-    """Where a process's contexts are kept. Every method may be called from any thread and never blocks.
-
-    """
+    """Where a process's contexts are kept. Every method may be called from any thread and never blocks."""
 
     @property
     def author(self) -> Author:
