@@ -130,8 +130,11 @@ _AWAY: Final = frozenset(
 
 
 def address_of(url: str) -> str:
-    """A URL as people may see it: without user and password."""
-    parts = urlsplit(url)
+    """A URL as people may see it: without user and password. Raises StartError for what is no URL at all."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise StartError(f"the Redis URL is none: {error}; it looks like redis://HOST:PORT/0") from None
     place = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{place}{parts.path}"
 

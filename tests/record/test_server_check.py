@@ -70,7 +70,7 @@ async def test_nobody_there() -> None:
     await refused("unix:///nowhere/at/all")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "", "redis://127.0.0.1:port/0"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nonsense", "", "redis://127.0.0.1:port/0", "redis://[::1"])
 def test_not_a_url(url: str) -> None:
     with pytest.raises(StartError):
         RedisRecord(url)
