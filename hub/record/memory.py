@@ -5,6 +5,7 @@ Entries are kept packed, as in Redis: so what cannot be kept there is refused he
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
@@ -126,18 +127,20 @@ class MemoryRecord:
         self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> tuple[list[dict[str, Any]], str | None]:
         after = None if before is None else parse_cursor(before)
-        ids = [id for id in self._contexts if self._live(id) is not None]
-        found = [(plain.ms_of(self._contexts[id].fields.get("created_at")), id) for id in ids]
-        found = [(score, id) for score, id in found if after is None or (score, id) < after]
-        found.sort(reverse=True)
+        live = [(id, there) for id in list(self._contexts) if (there := self._live(id)) is not None]
+        places = [
+            (there.created_ms, id)
+            for id, there in live
+            if (after is None or (there.created_ms, id) < after)
+            and (user_id is None or there.fields.get("user_id") == user_id)
+        ]
+        page = heapq.nlargest(limit + 1, places)
         rows = []
-        for _, id in found:
+        for _, id in page[:limit]:
             there = self._contexts[id]
-            if user_id is None or there.fields.get("user_id") == user_id:
-                rows.append((id, {**plain.values(there.fields), "version": f"{there.epoch}:{there.last}"}))
-        page = rows[:limit]
-        cursor = cursor_at(page[-1][0], plain.ms_of(page[-1][1]["created_at"])) if len(rows) > limit else None
-        return [row for _, row in page], cursor
+            rows.append({**plain.values(there.fields), "version": f"{there.epoch}:{there.last}"})
+        cursor = cursor_at(page[limit - 1][1], page[limit - 1][0]) if len(page) > limit else None
+        return rows, cursor
 
     async def unmirrored(self) -> list[str]:
         live = [(id, there) for id in list(self._contexts) if (there := self._live(id)) is not None]

@@ -11,7 +11,7 @@ from hub.core.position import Position
 from hub.core.state import ContextState
 from hub.record.appending import check_place
 from hub.record.packing import pack, pack_changes, unpack, unpack_entry
-from hub.record.plain import touched
+from hub.record.plain import ms_of, touched
 from hub.record.port import Append, Appended, Loaded, Outcome
 
 _MOST_ENTRIES: Final = 4_096
@@ -60,6 +60,7 @@ class MemoryContext:
         self.tip = ROOT
         self.held: dict[str, int] = {}
         self.fields: dict[str, str] = {}
+        self.created_ms = 0
         self.closed: str | None = None
         self.forget_at: float | None = None
         self._base = ContextState(Position(epoch, 0))
@@ -74,6 +75,8 @@ class MemoryContext:
                 self.fields.pop(name, None)
             else:
                 self.fields[name] = text
+        if "created_at" in prepared.fields:
+            self.created_ms = ms_of(prepared.fields["created_at"])
         if prepared.closed is not None:
             self.closed, self.forget_at = prepared.closed, forget_at
         elif len(self._entries) > _MOST_ENTRIES:
