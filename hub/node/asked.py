@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,21 +34,10 @@ class Asked:
         self._call = call
         self._topics: set[str] = set()
         self._workers: dict[str, SessionWorker] = {}
-        self._handlers: dict[type, Callable[[Any], Awaitable[dict[str, Any]]]] = {
-            wire.Unsubscribe: self._unsubscribe,
-            wire.ContextGet: self._context_get,
-            wire.ContextsPage: self._contexts_page,
-            wire.LogPage: self._log_page,
-            wire.Broadcast: self._broadcast,
-            wire.NoticePost: self._notice_post,
-            wire.NoticeClear: self._notice_clear,
-            wire.NoticeRead: self._notice_read,
-            wire.AgentServe: self._agent_serve,
-        }
 
     async def answer(self, body: wire.Asked) -> dict[str, Any]:
         """The members of the answer. Raises HubError; after Unavailable the same body may be asked again."""
-        return await self._handlers[type(body)](body)
+        return await _HANDLERS[type(body)](self, body)
 
     def close(self) -> None:
         """The connection is gone: leave every topic, give up the runs."""
@@ -221,3 +210,16 @@ class Asked:
 
 def _digest(body: wire.NoticePost) -> str:
     return blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=9).hexdigest()
+
+
+_HANDLERS: Final[dict[type, Callable[[Asked, Any], Awaitable[dict[str, Any]]]]] = {
+    wire.Unsubscribe: Asked._unsubscribe,
+    wire.ContextGet: Asked._context_get,
+    wire.ContextsPage: Asked._contexts_page,
+    wire.LogPage: Asked._log_page,
+    wire.Broadcast: Asked._broadcast,
+    wire.NoticePost: Asked._notice_post,
+    wire.NoticeClear: Asked._notice_clear,
+    wire.NoticeRead: Asked._notice_read,
+    wire.AgentServe: Asked._agent_serve,
+}
