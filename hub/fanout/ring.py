@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from hub.core.changes import LOG_KINDS, PRIVATE_KINDS, Change, Part
 from hub.core.position import Position
-from hub.core.values import json_size
 from hub.wire.codec import Encoded
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder().decode
 
 
 class Sent(NamedTuple):
@@ -21,7 +24,14 @@ class Sent(NamedTuple):
     private: Encoded
     log: Encoded | None
     only_appends: bool
-    size: int
+
+
+class _Kept(NamedTuple):
+    """A change of which only its bytes are kept: most are never asked for again."""
+
+    seq: int
+    parts: bytes
+    log_before: int
 
 
 class Ring:
@@ -35,45 +45,48 @@ class Ring:
 
     def start_over(self, position: Position) -> None:
         """Forget everything: the reader went on at another position."""
-        self._items: deque[Sent] = deque()
+        self._kept: deque[_Kept] = deque()
         self._bytes = 0
         self.after = position
         self._last_log = position.seq
 
     def push(self, change: Change) -> Sent:
         """Keep a change, and give it in the forms in which it is sent."""
-        private: list[Part] = [part for part in change.parts if part["kind"] != "key"]
-        public: list[Part] = [part for part in private if part["kind"] not in PRIVATE_KINDS]
-        log: list[Part] = [part for part in public if part["kind"] in LOG_KINDS]
-        event = self._event("change", change.position, public)
-        sent = Sent(
-            change.position,
-            event,
-            event if len(public) == len(private) else self._event("change", change.position, private),
-            self._log_event(change.position, log) if log else None,
-            bool(public) and all(part["kind"] == "log.append" for part in public),
-            json_size(change.parts),
-        )
-        self._items.append(sent)
-        self._bytes += sent.size
-        while len(self._items) > self._most or (self._bytes > self._most_bytes and len(self._items) > 1):
-            oldest = self._items.popleft()
-            self._bytes -= oldest.size
-            self.after = oldest.position
+        parts: list[Part] = [part for part in change.parts if part["kind"] != "key"]
+        kept = _Kept(change.position.seq, _pack(parts), self._last_log)
+        sent = self._sent(change.position, parts, self._last_log)
+        if sent.log is not None:
+            self._last_log = change.position.seq
+        self._kept.append(kept)
+        self._bytes += len(kept.parts)
+        while len(self._kept) > self._most or (self._bytes > self._most_bytes and len(self._kept) > 1):
+            oldest = self._kept.popleft()
+            self._bytes -= len(oldest.parts)
+            self.after = Position(self.after.epoch, oldest.seq)
         return sent
 
-    def since(self, position: Position) -> Iterator[Sent] | None:
+    def since(self, position: Position) -> list[Sent] | None:
         """What came after a position, or None if that is not all here."""
         if position.epoch != self.after.epoch or position.seq < self.after.seq:
             return None
-        return (sent for sent in self._items if sent.position.seq > position.seq)
+        return [
+            self._sent(Position(position.epoch, kept.seq), _unpack(kept.parts), kept.log_before)
+            for kept in self._kept
+            if kept.seq > position.seq
+        ]
 
-    def _event(self, name: str, position: Position, parts: list[Part]) -> Encoded:
-        payload = {"topic": self.topic, "epoch": position.epoch, "seq": position.seq, "parts": parts}
+    def _sent(self, position: Position, private: list[Part], log_before: int) -> Sent:
+        public: list[Part] = [part for part in private if part["kind"] not in PRIVATE_KINDS]
+        log: list[Part] = [part for part in public if part["kind"] in LOG_KINDS]
+        event = self._event("change", position, public)
+        return Sent(
+            position,
+            event,
+            event if len(public) == len(private) else self._event("change", position, private),
+            self._event("log", position, log, after=log_before) if log else None,
+            bool(public) and all(part["kind"] == "log.append" for part in public),
+        )
+
+    def _event(self, name: str, position: Position, parts: list[Part], **more: Any) -> Encoded:
+        payload = {"topic": self.topic, "epoch": position.epoch, "seq": position.seq, "parts": parts, **more}
         return Encoded(name, payload)
-
-    def _log_event(self, position: Position, parts: list[Part]) -> Encoded:
-        event = self._event("log", position, parts)
-        event.payload["after"] = self._last_log
-        self._last_log = position.seq
-        return event

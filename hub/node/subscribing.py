@@ -59,7 +59,7 @@ async def _missed(
         return None, "position_ahead"
     recent = live.audience.ring.since(position)
     if recent is not None:
-        return list(recent), None
+        return recent, None
     if not viewer.patch or now.seq - position.seq > MOST_REPLAYED:
         return None, "too_far_behind"
     older = Ring(live.audience.topic, position)
@@ -77,4 +77,4 @@ async def _missed(
         reached = missed[-1].position if missed else reached
         if changes[-1].position.seq > reached.seq:
             return None, "too_far_behind"
-    return missed + list(recent), None
+    return missed + recent, None
