@@ -18,6 +18,7 @@ export default defineConfig({
     proxy: {
       "/socket.io": { target: hub, ws: true },
       "/api": { target: hub },
+      "/healthz": { target: hub },
     },
   },
   test: {

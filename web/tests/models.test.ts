@@ -3,8 +3,9 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { HubClient, HubError } from "../src/client";
 import type { SendOptions } from "../src/client";
 import { CHUNK, LogWindow } from "../src/components/log-window";
-import { Draft } from "../src/models/attachments";
+import { Draft, type Written } from "../src/models/attachments";
 import { ago, bytes } from "../src/models/clock";
+import { whyUntaken } from "../src/components/pending";
 import { LogModel } from "../src/models/log";
 import { NoticesModel } from "../src/models/notices";
 import { Outbox } from "../src/models/outbox";
@@ -187,28 +188,72 @@ describe("messages on the way", () => {
 });
 
 describe("a draft", () => {
-  test("is ready when its files have arrived, and empty once taken", async () => {
-    const answers: ((value: object) => void)[] = [];
-    const draft = new Draft({ upload: () => new Promise((resolve) => answers.push(resolve as (value: object) => void)) });
-    expect([draft.empty, draft.ready]).toEqual([true, true]);
+  interface Sending { resolve(upload: object): void; reject(error: Error): void }
+
+  function open(limit?: number) {
+    const sending: Sending[] = [];
+    const draft = new Draft({ upload: () => new Promise((resolve, reject) => sending.push({ resolve, reject })) }, () => limit);
+    const sent: Written[] = [];
+    return { draft, sending, sent, send: () => draft.send((message) => sent.push(message)) };
+  }
+  const file = (name: string, size = 1): File => new File(["x".repeat(size)], name);
+  const uploaded = (name: string) => ({ id: name, name, size: 1, type: "text/plain" });
+
+  test("is sent at once without files, and is empty then", () => {
+    const { draft, sent, send } = open();
+    send();
+    expect([sent, draft.blocked]).toEqual([[], "Write a message or attach a file first"]);
     draft.text.value = "  look \n";
-    draft.add([new File(["x"], "a.txt")]);
-    expect(draft.ready).toBe(false);
-    answers[0]?.({ id: "u", name: "a.txt", size: 1, type: "text/plain", expires_at: "later" });
-    await settle();
-    expect(draft.ready).toBe(true);
-    expect(draft.take()).toEqual({ text: "look", attachments: [{ id: "u", name: "a.txt", size: 1, type: "text/plain" }] });
-    expect(draft.empty).toBe(true);
+    send();
+    expect(sent).toEqual([{ text: "look", attachments: [] }]);
+    expect([draft.text.value, draft.waiting.value]).toEqual(["", false]);
   });
 
-  test("a file that failed keeps it from being sent until it is sent again or removed", async () => {
-    const draft = new Draft({ upload: async () => { throw new HubError("too_large", "too long"); } });
-    draft.add([new File(["x"], "a.txt")]);
+  test("waits for files that are on their way, unless it is held", async () => {
+    const { draft, sending, sent, send } = open();
+    draft.text.value = "look";
+    draft.add([file("a"), file("b")]);
+    send();
+    sending[0]?.resolve({ ...uploaded("a"), expires_at: "later" });
     await settle();
-    expect(draft.files.value[0]).toMatchObject({ error: "too long" });
-    expect(draft.ready).toBe(false);
-    draft.remove(draft.files.value[0]?.key ?? 0);
-    expect(draft.ready).toBe(true);
+    expect([sent, draft.waiting.value, draft.text.value]).toEqual([[], true, "look"]);
+    draft.hold();
+    sending[1]?.resolve(uploaded("b"));
+    await settle();
+    expect(sent).toEqual([]);
+    draft.add([file("c")]);
+    send();
+    draft.remove(draft.files.value[2]?.key ?? 0);
+    expect(sent).toEqual([{ text: "look", attachments: [uploaded("a"), uploaded("b")] }]);
+    expect([draft.files.value, draft.waiting.value]).toEqual([[], false]);
+  });
+
+  test("a file that failed keeps neither the text nor the other files, and stays", async () => {
+    const { draft, sending, sent, send } = open();
+    draft.add([file("bad"), file("good")]);
+    draft.text.value = "look";
+    send();
+    sending[0]?.reject(new HubError("refused", "no"));
+    sending[1]?.resolve(uploaded("good"));
+    await settle();
+    // It was sent together with the file: the user decides whether it goes without.
+    expect([sent, draft.waiting.value]).toEqual([[], false]);
+    send();
+    expect(sent).toEqual([{ text: "look", attachments: [uploaded("good")] }]);
+    expect(draft.files.value).toMatchObject([{ name: "bad", error: "no", tooLarge: false }]);
+    expect(draft.blocked).toContain("could not be uploaded");
+    draft.retry(draft.files.value[0]?.key ?? 0);
+    sending[2]?.resolve(uploaded("bad"));
+    await settle();
+    send();
+    expect(sent[1]).toEqual({ text: "", attachments: [uploaded("bad")] });
+  });
+
+  test("a file that the hub would not take is not uploaded", () => {
+    const { draft, sending } = open(10);
+    draft.add([file("big", 11), file("fits", 10)]);
+    expect(sending).toHaveLength(1);
+    expect(draft.files.value).toMatchObject([{ error: "Too large: the hub takes files up to 10 B.", tooLarge: true }, { error: null }]);
   });
 });
 
@@ -232,8 +277,20 @@ describe("notices", () => {
   }
   const ids = (rows: readonly NoticeRow[]): string[] => rows.map((row) => row.id);
 
-  test("unread ones pop up when the page is opened, for as long as they say", async () => {
+  test("those from before the page was opened are in the list only", async () => {
     const { notices } = await open([notice("a", "x:1"), notice("b", "x:2", { display_time: 0 }), notice("c", "x:3")], ["c"]);
+    expect(ids(notices.rows.value)).toHaveLength(3);
+    expect([notices.toasts.value, notices.unread.value]).toEqual([[], 2]);
+  });
+
+  test("those that come while it is open, or were missed, pop up for as long as they say", async () => {
+    const { socket, notices, event } = await open([notice("old", "x:1")], ["old"]);
+    event(notice("a", "x:2"), "a", "x:2");
+    socket.lose();
+    await vi.advanceTimersToNextTimerAsync();
+    socket.accept();
+    socket.last("subscribe").answer({ ok: true, rows: [notice("old", "x:1"), notice("a", "x:2"), notice("b", "x:3", { display_time: 0 })], read: ["old"] });
+    await settle();
     expect(ids(notices.toasts.value).sort()).toEqual(["a", "b"]);
     expect(notices.unread.value).toBe(2);
     vi.advanceTimersByTime(3_100);
@@ -284,6 +341,13 @@ test("a search reads further pages until enough sessions match, or there are no 
   expect(sessions.more.value).toBe("none");
   sessions.filter.value = "";
   expect(sessions.shown.value.map(({ name }) => name)).toEqual(["one", "other", "a rare one"]);
+});
+
+test("why a message waits", () => {
+  expect(whyUntaken(true, "demo", [])).toBe("The session is paused.");
+  expect(whyUntaken(false, null, ["demo"])).toContain("no agent");
+  expect(whyUntaken(false, "other", ["demo"])).toContain("No agent called other is connected");
+  expect(whyUntaken(false, "demo", ["demo"])).toContain("has not taken it");
 });
 
 test("names come from the first line that says something", () => {

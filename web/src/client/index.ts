@@ -144,6 +144,12 @@ export class HubClient implements TopicLink {
     return this.ask("notice.read", { ids });
   }
 
+  /** Names of the agents that are connected now; hello tells those of its moment. */
+  async agents(): Promise<readonly string[]> {
+    const health = await (await fetch(`${this.#url}/healthz`)).json() as { agents?: readonly string[] };
+    return health.agents ?? [];
+  }
+
   upload(file: File, progress: (share: number) => void, signal?: AbortSignal): Promise<Upload> {
     return upload(this.#url, this.#token, file, progress, signal);
   }

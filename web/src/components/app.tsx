@@ -5,6 +5,7 @@ import type { App } from "../models/app";
 import { titleOf } from "../models/titles";
 import { Banner } from "./banner";
 import { AppContext } from "./context";
+import { useNoFileDrop } from "./file-drop";
 import { Home } from "./home";
 import { Bell, Toasts } from "./notices";
 import { Panel } from "./panel";
@@ -16,13 +17,15 @@ import { TokenPage } from "./token-page";
 const WIDE = "(min-width: 1080px)";
 const PANEL_KEY = "session-hub.panel";
 
-export function AppView({ app, onToken }: { app: App; onToken: (text: string) => void }) {
+interface AppViewProps { app: App; onToken: (text: string) => void; onSignOut: () => void }
+
+export function AppView({ app, onToken, onSignOut }: AppViewProps) {
   const link = app.link.value;
   if (link.kind === "refused") return <TokenPage refusal={link} onToken={onToken} />;
-  return <AppContext.Provider value={app}><Layout app={app} /></AppContext.Provider>;
+  return <AppContext.Provider value={app}><Layout app={app} onSignOut={onSignOut} /></AppContext.Provider>;
 }
 
-function Layout({ app }: { app: App }) {
+function Layout({ app, onSignOut }: { app: App; onSignOut: () => void }) {
   const list = useSignal(false);
   const panel = useSignal(matchMedia(WIDE).matches && storedPanel());
   const session = app.session.value;
@@ -33,6 +36,7 @@ function Layout({ app }: { app: App }) {
     if (matchMedia(WIDE).matches) storePanel(panel.value);
   };
 
+  useNoFileDrop();
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.key !== "Escape" || event.defaultPrevented) return;
@@ -49,7 +53,7 @@ function Layout({ app }: { app: App }) {
   return (
     <div class={`layout ${list.value ? "list-open" : ""} ${panel.value && session ? "panel-open" : ""}`} data-link={app.link.value.kind}>
       <PageTitle app={app} />
-      <Sidebar onClose={() => { list.value = false; }} />
+      <Sidebar onClose={() => { list.value = false; }} onSignOut={onSignOut} />
       <div class="stage">
         <Banner />
         {session ? <SessionView key={session.id} session={session} panelOpen={panel.value} onList={toggleList} onPanel={togglePanel} />

@@ -1,10 +1,10 @@
 /** Where messages are written: text, files, drag and drop, long pastes. */
-import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import type { Draft, DraftFile } from "../models/attachments";
+import type { Draft, DraftFile, Written } from "../models/attachments";
 import { bytes } from "../models/clock";
 import { IconButton } from "./button";
+import { useFileDrop } from "./file-drop";
 import { Icon } from "./icons";
 import { memo } from "./memo";
 
@@ -18,7 +18,7 @@ interface ComposerProps {
   placeholder: string;
   disabled?: boolean;
   autofocus?: boolean;
-  onSend: (message: ReturnType<Draft["take"]>) => void;
+  onSend: (message: Written) => void;
   /** Further buttons, before the one that sends. */
   children?: ComponentChildren;
 }
@@ -26,10 +26,11 @@ interface ComposerProps {
 export function Composer({ draft, placeholder, disabled = false, autofocus = false, onSend, children }: ComposerProps) {
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
-  const dragging = useSignal(0);
+  const dragging = useFileDrop((files) => { if (!disabled) draft.add(files); });
   const text = draft.text.value;
   const files = draft.files.value;
-  const ready = !disabled && !draft.empty && draft.ready;
+  const waiting = draft.waiting.value;
+  const ready = !disabled && !waiting && draft.blocked === null;
 
   useLayoutEffect(() => {
     const element = area.current;
@@ -43,7 +44,7 @@ export function Composer({ draft, placeholder, disabled = false, autofocus = fal
 
   const send = (): void => {
     if (!ready) return;
-    onSend(draft.take());
+    draft.send(onSend);
     area.current?.focus();
   };
   const onPaste = (event: ClipboardEvent): void => {
@@ -59,26 +60,19 @@ export function Composer({ draft, placeholder, disabled = false, autofocus = fal
     event.preventDefault();
     draft.add([new File([long], "pasted.txt", { type: "text/plain" })]);
   };
-  const hasFiles = (event: DragEvent): boolean => event.dataTransfer?.types.includes("Files") ?? false;
-
   return (
-    <form class={`composer ${dragging.value > 0 ? "dragging" : ""}`} aria-label="Write a message"
-      onSubmit={(event) => { event.preventDefault(); send(); }}
-      onDragEnter={(event) => { if (hasFiles(event)) { event.preventDefault(); dragging.value += 1; } }}
-      onDragOver={(event) => { if (hasFiles(event)) event.preventDefault(); }}
-      onDragLeave={() => { dragging.value = Math.max(0, dragging.value - 1); }}
-      onDrop={(event) => {
-        dragging.value = 0;
-        if (!hasFiles(event)) return;
-        event.preventDefault();
-        draft.add([...(event.dataTransfer?.files ?? [])]);
-      }}>
-      {dragging.value > 0 && <div class="drop-hint" aria-hidden="true"><Icon name="attach" /> Drop files here</div>}
+    <form class={`composer ${dragging ? "dragging" : ""}`} aria-label="Write a message"
+      onSubmit={(event) => { event.preventDefault(); send(); }}>
+      {dragging && <div class="drop-hint" aria-hidden="true"><Icon name="attach" /> Drop files here</div>}
       {files.length > 0 && <ul class="draft-files">{files.map((file) => <DraftFileChip key={file.key} file={file} draft={draft} />)}</ul>}
-      <textarea ref={area} rows={1} value={text} placeholder={placeholder} aria-label="Message" disabled={disabled}
+      <textarea ref={area} rows={1} value={text} placeholder={placeholder} aria-label="Message" disabled={disabled} readOnly={waiting}
         onInput={(event) => { draft.text.value = event.currentTarget.value; }}
         onPaste={onPaste}
         onKeyDown={(event) => {
+          if (event.key === "Escape" && waiting) {
+            event.preventDefault();
+            draft.hold();
+          }
           if (event.key !== "Enter" || event.shiftKey || event.isComposing || matchMedia(TOUCH).matches) return;
           event.preventDefault();
           send();
@@ -90,10 +84,12 @@ export function Composer({ draft, placeholder, disabled = false, autofocus = fal
             event.currentTarget.value = "";
           }} />
         <IconButton icon="attach" label="Attach files" disabled={disabled} onClick={() => picker.current?.click()} />
-        <span class="composer-hint">Enter sends · Shift+Enter for a new line</span>
+        {waiting
+          ? <p class="composer-waits" role="status">Sent when the files have arrived. <button type="button" class="link" onClick={() => draft.hold()}>Not yet</button></p>
+          : <span class="composer-hint">Enter sends · Shift+Enter for a new line</span>}
         {children}
         <button type="submit" class="send" aria-label="Send" disabled={!ready}
-          title={draft.ready ? "Send" : "Files are on the way"}><Icon name="send" size={20} /></button>
+          title={waiting ? "It is sent when the files have arrived" : draft.blocked ?? "Send"}><Icon name="send" size={20} /></button>
       </div>
     </form>
   );
@@ -105,9 +101,10 @@ const DraftFileChip = memo(function DraftFileChip({ file, draft }: { file: Draft
     <li class={`draft-file ${file.error ? "failed" : file.upload ? "done" : ""}`}>
       <Icon name={file.error ? "error" : file.upload ? "check" : "file"} size={15} />
       <span class="file-name" title={file.name}>{file.name}</span>
-      <span class="file-size">{file.error ?? (file.upload ? bytes(file.size) : `${Math.round(share * 100)} %`)}</span>
-      {file.error && <IconButton icon="retry" label={`Send ${file.name} again`} size={14} onClick={() => draft.retry(file.key)} />}
+      {!file.error && <span class="file-size">{file.upload ? bytes(file.size) : `${Math.round(share * 100)} %`}</span>}
+      {file.error && !file.tooLarge && <IconButton icon="retry" label={`Send ${file.name} again`} size={14} onClick={() => draft.retry(file.key)} />}
       <IconButton icon="close" label={`Remove ${file.name}`} size={14} onClick={() => draft.remove(file.key)} />
+      {file.error && <span class="file-error" role="alert">{file.error}</span>}
       {!file.error && !file.upload && <progress value={share} max={1} aria-label={`Upload of ${file.name}`} />}
     </li>
   );

@@ -43,9 +43,11 @@ export function SessionHeader({ session, panelOpen, onList, onPanel }: HeaderPro
   const { running, paused, busy } = session;
   const ended = session.closed.value !== null;
   const act = (action: "stop" | "pause" | "resume" | "nudge" | "reset") => () => void session.control(action);
-  const items: MenuItem[] = [
+  const may = !ended && !app.readOnly;
+  const copyLink: MenuItem = { icon: "link", label: "Copy link", run: () => void navigator.clipboard?.writeText(location.href) };
+  const items: MenuItem[] = app.readOnly ? [copyLink] : [
     { icon: "edit", label: "Rename", run: () => { renaming.value = true; }, disabled: ended },
-    { icon: "link", label: "Copy link", run: () => void navigator.clipboard?.writeText(location.href) },
+    copyLink,
     { icon: "nudge", label: "Nudge", run: act("nudge"), disabled: ended },
     { icon: "retry", label: "Empty the log", run: () => { confirm.value = "reset"; }, disabled: ended },
     { icon: "trash", label: "Remove session", run: () => { confirm.value = "remove"; }, danger: true, disabled: ended },
@@ -58,11 +60,11 @@ export function SessionHeader({ session, panelOpen, onList, onPanel }: HeaderPro
         {chip && <span class={`chip ${chip.tone}`} data-role="run-status">{chip.text}</span>}
       </div>
       <div class="bar-actions" role="toolbar" aria-label="Run">
-        {!ended && (running.value || paused.value) && (
+        {may && (running.value || paused.value) && (
           <IconButton icon={paused.value ? "play" : "pause"} label={paused.value ? "Resume" : "Pause"}
             disabled={busy.value.has("pause") || busy.value.has("resume")} onClick={act(paused.value ? "resume" : "pause")} />
         )}
-        {!ended && running.value && (
+        {may && running.value && (
           <IconButton icon="stop" label="Stop" class="stop" disabled={busy.value.has("stop") || session.run.value?.status === "stopping"} onClick={act("stop")} />
         )}
         <Menu label="More actions" items={items} />
@@ -85,8 +87,10 @@ function Title({ session, renaming, onRename }: { session: SessionModel; renamin
   const input = useRef<HTMLInputElement>(null);
   const document = session.document.value;
   const title = document ? titleOf(document) : (titleOrEmpty(app.sessions.get(session.id)) || session.id);
-  const save = (): void => {
-    const name = input.current?.value.replace(/\s+/g, " ").trim() ?? "";
+  // Taking the field away makes it lose the focus as well: what it says counts once, and not at all after Escape.
+  const finish = (keep: boolean): void => {
+    const name = (keep && input.current?.value.replace(/\s+/g, " ").trim()) || "";
+    input.current = null;
     onRename(false);
     if (name && name !== session.name.value) void session.rename(name);
   };
@@ -94,16 +98,17 @@ function Title({ session, renaming, onRename }: { session: SessionModel; renamin
     return (
       <input class="title-input" aria-label="Name of the session" maxLength={200} defaultValue={session.name.value ?? ""}
         ref={(element) => { if (element && element !== input.current) { input.current = element; element.select(); } }}
-        onBlur={save}
+        onBlur={() => finish(true)}
         onKeyDown={(event) => {
-          if (event.key === "Enter") { event.preventDefault(); save(); }
-          if (event.key === "Escape") onRename(false);
+          if (event.isComposing || (event.key !== "Enter" && event.key !== "Escape")) return;
+          event.preventDefault();
+          finish(event.key === "Enter");
         }} />
     );
   }
   return (
     <h1 class="title" title={title}>
-      <button type="button" onClick={() => { input.current = null; onRename(true); }} disabled={session.closed.value !== null} aria-label={`${title}, rename`}>{title}</button>
+      <button type="button" onClick={() => onRename(true)} disabled={session.closed.value !== null || app.readOnly} aria-label={`${title}, rename`}>{title}</button>
     </h1>
   );
 }

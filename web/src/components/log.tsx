@@ -1,5 +1,5 @@
 /** The log of a session. See log-window.ts for what of it is on the page. */
-import { untracked, useSignalEffect } from "@preact/signals";
+import { untracked, useSignalEffect, type ReadonlySignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Cell, LogModel } from "../models/log";
@@ -8,7 +8,14 @@ import { Icon } from "./icons";
 import { CHUNK, LogWindow } from "./log-window";
 import { memo } from "./memo";
 
-export function LogView({ log, children }: { log: LogModel; children?: ComponentChildren }) {
+interface LogViewProps {
+  log: LogModel;
+  /** Goes to the end whenever this moves. */
+  toEnd: ReadonlySignal<number>;
+  children?: ComponentChildren;
+}
+
+export function LogView({ log, toEnd, children }: LogViewProps) {
   const view = useMemo(() => new LogWindow(log), [log]);
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
@@ -17,6 +24,10 @@ export function LogView({ log, children }: { log: LogModel; children?: Component
   useSignalEffect(() => {
     void log.structure.value;
     untracked(() => view.update());
+  });
+  useSignalEffect(() => {
+    void toEnd.value;
+    untracked(() => view.toEnd());
   });
   useLayoutEffect(() => view.rendered());
 

@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { App } from "../models/app";
 import { startClock } from "../models/clock";
-import { saveToken, takeToken, tokenInText } from "../models/token";
+import { dropToken, saveToken, takeToken, tokenInText } from "../models/token";
 import { AppView } from "./app";
 import { TokenPage } from "./token-page";
 
@@ -22,6 +22,11 @@ export function mount(root: HTMLElement): Mounted {
     app.peek()?.dispose();
     app.value = new App(token);
   };
+  const leave = (): void => {
+    dropToken();
+    app.peek()?.dispose();
+    app.value = null;
+  };
   // Another address in the same tab may bring another token.
   const onHash = (): void => { if (location.hash.startsWith("#token=")) enter(takeToken() ?? ""); };
   addEventListener("hashchange", onHash);
@@ -30,7 +35,7 @@ export function mount(root: HTMLElement): Mounted {
   if (token) app.value = new App(token);
 
   function Root() {
-    return app.value ? <AppView app={app.value} onToken={enter} /> : <TokenPage refusal={null} onToken={enter} />;
+    return app.value ? <AppView app={app.value} onToken={enter} onSignOut={leave} /> : <TokenPage refusal={null} onToken={enter} />;
   }
   render(<Root />, root);
   return {

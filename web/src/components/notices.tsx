@@ -81,13 +81,6 @@ export function Toasts() {
   const { notices } = app;
   return (
     <div class="toasts">
-      {app.problems.value.map((problem) => (
-        <div key={`problem ${problem.no}`} class="toast notice error" role="alert">
-          <NoticeMark type="error" />
-          <p>{problem.text}</p>
-          <IconButton icon="close" label="Dismiss" size={15} onClick={() => app.forget(problem.no)} />
-        </div>
-      ))}
       {notices.toasts.value.slice(-4).map((row) => (
         <div key={row.id} class={`toast notice ${row.type}`} role={row.type === "error" ? "alert" : "status"} data-id={row.id}
           onPointerEnter={() => notices.hold(row.id)} onPointerLeave={() => notices.release(row.id)}>
@@ -98,6 +91,13 @@ export function Toasts() {
             <OpenSession row={row} onOpen={() => notices.dismiss(row.id)} />
           </div>
           <IconButton icon="close" label="Dismiss" size={15} onClick={() => { notices.markRead([row.id]); notices.dismiss(row.id); }} />
+        </div>
+      ))}
+      {app.problems.value.map((problem) => (
+        <div key={`problem ${problem.no}`} class="toast notice error" role="alert">
+          <NoticeMark type="error" />
+          <p>{problem.text}</p>
+          <IconButton icon="close" label="Dismiss" size={15} onClick={() => app.forget(problem.no)} />
         </div>
       ))}
     </div>

@@ -21,7 +21,7 @@ export function Panel({ session, onClose }: { session: SessionModel; onClose: ()
       </header>
       <div class="panel-body">
         {nothing && <p class="empty">Goal, plan, state and results show up here once the agent works.</p>}
-        <Plan context={context} />
+        <Plan context={context} live={session.running.value === true && session.paused.value !== true} />
         <DataSection title="Results" name="output" value={session.output.value} />
         <DataSection title="State" name="state" value={session.state.value} />
         <RunSection session={session} />
@@ -30,7 +30,8 @@ export function Panel({ session, onClose }: { session: SessionModel; onClose: ()
   );
 }
 
-const Plan = memo(function Plan({ context }: { context: SessionContext }) {
+/** `live`: a run is at work, so that its active step moves. */
+const Plan = memo(function Plan({ context, live }: { context: SessionContext; live: boolean }) {
   const { goal, plan = [], progress = [], summary } = context;
   const done = plan.filter((step) => step.status === "done").length;
   return (
@@ -42,7 +43,7 @@ const Plan = memo(function Plan({ context }: { context: SessionContext }) {
           <ol class="plan">
             {plan.map((step, at) => (
               <li key={at} class={`step-${step.status}`} data-status={step.status}>
-                <span class="step-mark">{step.status === "done" ? <Icon name="check" size={13} /> : step.status === "active" ? <span class="pulse" /> : at + 1}</span>
+                <span class="step-mark">{step.status === "done" ? <Icon name="check" size={13} /> : step.status === "active" ? <span class={`pulse ${live ? "live" : ""}`} /> : at + 1}</span>
                 <span>{step.text}</span>
                 <span class="visually-hidden">{step.status}</span>
               </li>

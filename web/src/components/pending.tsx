@@ -48,34 +48,36 @@ const PendingBubble = memo(function PendingBubble({ message }: { message: Pendin
 /** A message that nobody takes for so long, in milliseconds, is worth a word. */
 const UNTAKEN = 6_000;
 
+export function whyUntaken(paused: boolean, agent: string | null, served: readonly string[]): string {
+  if (paused) return "The session is paused.";
+  if (agent === null) return "This session has no agent; the messages are kept.";
+  return served.includes(agent) ? `The agent ${agent} has not taken it yet.` : `No agent called ${agent} is connected; the messages are kept.`;
+}
+
 /** Why the first message still waits, if it waits for long. */
 function Untaken({ session, first }: { session: SessionModel; first: string }) {
   const long = useSignal(false);
+  const app = useApp();
   const idle = !session.running.value;
   useEffect(() => {
     long.value = false;
     if (!idle) return;
-    const timer = setTimeout(() => { long.value = true; }, UNTAKEN);
-    return () => clearTimeout(timer);
+    const timer = setInterval(() => void app.askForAgents().then(() => { long.value = true; }), UNTAKEN);
+    return () => clearInterval(timer);
   }, [first, idle]);
   if (!idle || !long.value) return null;
-  const agent = session.document.value?.agent;
-  return (
-    <p class="untaken" role="status">
-      {session.paused.value ? "The session is paused." : agent
-        ? <>No agent has taken it yet. Is <code>{agent}</code> running?</> : "This session has no agent; the messages are kept."}
-    </p>
-  );
+  return <p class="untaken" role="status">{whyUntaken(session.paused.value === true, session.document.value?.agent ?? null, app.served.value)}</p>;
 }
 
 export function Queue({ session }: { session: SessionModel }) {
   const items = session.queue.value ?? [];
+  const { readOnly } = useApp();
   if (items.length === 0) return null;
   return (
     <section class="queue" aria-label="Waiting messages">
       <header>
         <h3>{items.length === 1 ? "1 message waits" : `${items.length} messages wait`}</h3>
-        {items.length > 1 && (
+        {items.length > 1 && !readOnly && (
           <button type="button" class="link" disabled={session.busy.value.has("queue")} onClick={() => void session.sendQueued({ joined: true })}>
             Join into one
           </button>
@@ -88,6 +90,7 @@ export function Queue({ session }: { session: SessionModel }) {
 }
 
 const QueueRow = memo(function QueueRow({ item, first, session }: { item: QueueItem; first: boolean; session: SessionModel }) {
+  const { readOnly } = useApp();
   const editing = useSignal<string | null>(null);
   const busy = session.busy.value.has(`queue.${item.id}`);
   const save = (): void => {
@@ -115,9 +118,13 @@ const QueueRow = memo(function QueueRow({ item, first, session }: { item: QueueI
         <span>{item.text}</span>
         <Files files={item.attachments} />
       </div>
-      {!first && <IconButton icon="send" label="Send this one first" disabled={busy} onClick={() => void session.sendQueued({ id: item.id })} />}
-      <IconButton icon="edit" label="Edit message" disabled={busy} onClick={() => { editing.value = item.text; }} />
-      <IconButton icon="trash" label="Remove message" disabled={busy} onClick={() => void session.removeQueued(item.id)} />
+      {!readOnly && (
+        <>
+          {!first && <IconButton icon="send" label="Send this one first" disabled={busy} onClick={() => void session.sendQueued({ id: item.id })} />}
+          <IconButton icon="edit" label="Edit message" disabled={busy} onClick={() => { editing.value = item.text; }} />
+          <IconButton icon="trash" label="Remove message" disabled={busy} onClick={() => void session.removeQueued(item.id)} />
+        </>
+      )}
     </li>
   );
 });

@@ -16,19 +16,18 @@ export function SessionView({ session, ...bar }: SessionViewProps) {
   if (topic.kind === "refused" && session.closed.value === null) return <Refused session={session} onList={bar.onList} />;
   const closed = session.closed.value;
   const loaded = session.document.value !== null;
-  const empty = loaded && session.log.newest.value < 0 && (session.queue.value ?? []).length === 0 && app.outbox.of(session.id).length === 0;
   return (
     <main class="main" data-topic={topic.kind}>
       <SessionHeader session={session} {...bar} />
       {!loaded ? <div class="log-frame waiting"><span class="spinner" /></div>
-        : empty ? <EmptySession /> : <LogView key={session.id} log={session.log}><PendingMessages context={session.id} /></LogView>}
+        : session.empty ? <EmptySession /> : <LogView key={session.id} log={session.log} toEnd={session.sent}><PendingMessages context={session.id} /></LogView>}
       <footer class="dock">
         <RunEnd session={session} />
         <Queue session={session} />
         <ProgressLine session={session} />
         {closed !== null
           ? <p class="ended" role="status">This session has ended ({closed}).</p>
-          : <Composer draft={app.draft(session.id)} placeholder={session.running.value ? "Write to the agent; it is read next" : "Write to the agent"}
+          : app.readOnly ? <ReadOnly /> : <Composer draft={app.draft(session.id)} placeholder={session.running.value ? "Write to the agent; it is read next" : "Write to the agent"}
               autofocus onSend={({ text, attachments }) => session.send(text, attachments)} />}
       </footer>
     </main>
@@ -51,12 +50,17 @@ export function CreatingView({ context, onList }: { context: string; onList: () 
   );
 }
 
+function ReadOnly() {
+  return <p class="ended" role="note">You can read here, but not write: your access is read only.</p>;
+}
+
 function EmptySession() {
+  const app = useApp();
   return (
     <div class="log-frame waiting">
       <div class="empty-session">
         <Icon name="spark" size={28} />
-        <p>Nothing here yet. Paste or attach a text, a CSV or a server log, and say what you want to know.</p>
+        <p>{app.readOnly ? "Nothing here yet." : "Nothing here yet. Paste or attach a text, a CSV or a server log, and say what you want to know."}</p>
       </div>
     </div>
   );
@@ -96,14 +100,20 @@ function ProgressLine({ session }: { session: SessionModel }) {
 
 /** A run that did not come to its end: why, and how to go on. */
 function RunEnd({ session }: { session: SessionModel }) {
+  const app = useApp();
   const run = session.run.value;
   if (!run || session.closed.value !== null || (run.status !== "interrupted" && run.status !== "failed")) return null;
   const error = typeof run.error === "string" ? run.error : "";
+  const again = run.messages.length > 0 && !app.readOnly;
+  const what = run.status === "failed" ? "The run failed" : "The run was interrupted before it was done";
   return (
     <div class="run-end" role="status">
       <Icon name="alert" size={17} />
-      <p>{run.status === "failed" ? "The run failed" : "The run was interrupted"}{error ? `: ${error}` : "."}</p>
-      {run.messages.length > 0 && (
+      <p>
+        {what}{error ? `: ${error}` : "."}
+        {again && run.status === "interrupted" && " What it was asked is kept: “Go on” gives it to the agent again."}
+      </p>
+      {again && (
         <button type="button" class="button" disabled={session.busy.value.has("nudge")} onClick={() => void session.control("nudge")}>
           {run.status === "failed" ? "Try again" : "Go on"}
         </button>

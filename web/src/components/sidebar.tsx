@@ -14,7 +14,7 @@ import { Menu } from "./menu";
 /** Rows on the page at first; more come as the list is scrolled. */
 const STEP = 100;
 
-export function Sidebar({ onClose }: { onClose: () => void }) {
+export function Sidebar({ onClose, onSignOut }: { onClose: () => void; onSignOut: () => void }) {
   const app = useApp();
   const { sessions } = app;
   const limit = useSignal(STEP);
@@ -22,7 +22,12 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
   const rows = sessions.shown.value;
   const open = app.route.context.value;
   const agents = app.agents;
-  const create = (agent: string): void => { app.create(agent); onClose(); };
+  const create = (agent: string): void => {
+    onClose();
+    // One that nobody has used or named yet is as good as a new one.
+    if (app.session.peek()?.isUnused(agent)) document.querySelector<HTMLElement>(".composer textarea")?.focus();
+    else app.create(agent);
+  };
   const onScroll = (): void => {
     const element = list.current;
     if (!element || element.scrollHeight - element.scrollTop - element.clientHeight > 400) return;
@@ -37,14 +42,14 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
         </a>
         <span class="only-phone"><IconButton icon="close" label="Close the list" onClick={onClose} /></span>
       </header>
-      <div class="sidebar-tools">
+      {!app.readOnly && <div class="sidebar-tools">
         <button type="button" class="button primary new-session" onClick={() => create(agents[0] ?? "demo")}>
           <Icon name="plus" />New session
         </button>
         {agents.length > 1 && (
           <Menu label="Choose an agent" items={agents.map((agent) => ({ icon: "spark" as const, label: `New with ${agent}`, run: () => create(agent) }))} />
         )}
-      </div>
+      </div>}
       <label class="search">
         <Icon name="search" size={16} />
         <input type="search" placeholder="Find a session" aria-label="Find a session" value={sessions.filter.value}
@@ -67,7 +72,20 @@ export function Sidebar({ onClose }: { onClose: () => void }) {
           </button></p>
         )}
       </section>
+      <WhoAmI onSignOut={onSignOut} />
     </nav>
+  );
+}
+
+function WhoAmI({ onSignOut }: { onSignOut: () => void }) {
+  const hello = useApp().hello.value;
+  if (!hello) return null;
+  const who = hello.sub && hello.sub !== hello.role ? `${hello.sub} · ${hello.role}` : hello.role;
+  return (
+    <footer class="sidebar-foot">
+      <span class="who" title={`Signed in as ${who}`}>{who}</span>
+      <button type="button" class="link" onClick={onSignOut}>Sign out</button>
+    </footer>
   );
 }
 
@@ -93,11 +111,13 @@ const SessionRow = memo(function SessionRow({ row, open, onOpen }: { row: Contex
         <span class={`dot ${state}`} title={state} />
         <span class="session-name">{titleOf(row)}</span>
         <time dateTime={row.last_message}>{ago(row.last_message, now.value)}</time>
-        <span class="session-meta">
-          {state && <span class={`state-text ${state}`}>{state}</span>}
-          {row.type !== "user" && <span class="tag">{row.type}</span>}
-          {row.agent && <span>{row.agent}</span>}
-        </span>
+        {(state || row.type !== "user" || row.agent) && (
+          <span class="session-meta">
+            {state && <span class={`state-text ${state}`}>{state}</span>}
+            {row.type !== "user" && <span class="tag">{row.type}</span>}
+            {row.agent && <span>{row.agent}</span>}
+          </span>
+        )}
       </a>
     </li>
   );

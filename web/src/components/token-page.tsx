@@ -28,16 +28,21 @@ export function TokenPage({ refusal, onToken }: TokenPageProps) {
     <main class="token-page">
       <section class="card" aria-labelledby="token-title">
         <Logo size={44} />
-        <h1 id="token-title">{refusal === null ? "A token is needed" : "The hub refused this token"}</h1>
+        <h1 id="token-title">{refusal === null ? "A link or token is needed" : "This link or token is not valid"}</h1>
         {refusal !== null && <p class="bad-text" role="alert">{refusal.reason}</p>}
         <p>
-          Open the address that <code>session-hub serve</code> printed when it started. It ends in <code>#token=…</code>. Or paste that
-          address, or the token alone, here. The operator's token is also in the file <code>token</code> in the hub's data folder.
+          {refusal === null
+            ? <>Open the link that you were given; it ends in <code>#token=…</code>. Or paste it, or the token alone, here.</>
+            : "A link may have run out, and it works for its own hub only. If somebody gave you yours, ask them for a new link, and open or paste it here."}
         </p>
         <form onSubmit={(event) => { event.preventDefault(); onToken(input.current?.value ?? ""); }}>
           <input ref={input} type="password" name="token" autocomplete="off" placeholder="Address or token" aria-label="Address or token" required />
           <button type="submit" class="button primary">Continue</button>
         </form>
+        <p class="card-note">
+          You started this hub? Its address was printed when it started; the operator's token is also in the file <code>token</code> in
+          its data folder, and <code>session-hub token</code> makes tokens for others.
+        </p>
       </section>
     </main>
   );

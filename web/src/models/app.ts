@@ -2,7 +2,7 @@
 import { effect, signal, untracked, type Signal } from "@preact/signals";
 import { HubClient, HubError, randomId, type LinkState } from "../client";
 import type { Hello } from "../wire";
-import { Draft } from "./attachments";
+import { Draft, type Written } from "./attachments";
 import { NoticesModel } from "./notices";
 import { Outbox } from "./outbox";
 import { Route } from "./route";
@@ -16,6 +16,8 @@ export class App {
   readonly link = signal<LinkState>({ kind: "connecting" });
   readonly degraded = signal<string | null>(null);
   readonly hello = signal<Hello | null>(null);
+  /** Names of the agents that were connected when the hub was last asked. */
+  readonly served = signal<readonly string[]>([]);
   readonly session: Signal<SessionModel | null> = signal(null);
   /** Answers that the user should see, such as a refused action. */
   readonly problems = signal<readonly Problem[]>([]);
@@ -33,7 +35,10 @@ export class App {
   constructor(token: string) {
     this.client = new HubClient({ token }, {
       state: (state) => { this.link.value = state; },
-      hello: (hello) => { this.hello.value = hello; },
+      hello: (hello) => {
+        this.hello.value = hello;
+        this.served.value = hello.agents ?? [];
+      },
       degraded: (reason) => { this.degraded.value = reason; },
     });
     this.sessions = new SessionsModel(this.client);
@@ -61,20 +66,32 @@ export class App {
 
   /** Names of the agents that are served; at least one, so that there is something to start with. */
   get agents(): readonly string[] {
-    const names = this.hello.value?.agents ?? [];
+    const names = this.served.value;
     return names.length > 0 ? names : ["demo"];
   }
+
+  /** Ask the hub again which agents are connected. */
+  async askForAgents(): Promise<void> {
+    try {
+      this.served.value = await this.client.agents();
+    } catch {
+      // Then what it said before is the best there is.
+    }
+  }
+
+  /** This user may look, and change nothing. */
+  get readOnly(): boolean { return this.hello.value?.role === "viewer"; }
 
   /** What is being written to a session; null is the one to be made. */
   draft(context: string | null): Draft {
     const key = context ?? "";
     let draft = this.#drafts.get(key);
-    if (!draft) this.#drafts.set(key, draft = new Draft(this.client));
+    if (!draft) this.#drafts.set(key, draft = new Draft(this.client, () => this.hello.peek()?.limits["upload_bytes"]));
     return draft;
   }
 
   /** Make a session and go there; with a message, that is its first. */
-  create(agent: string, first?: ReturnType<Draft["take"]>): void {
+  create(agent: string, first?: Written): void {
     const id = randomId(8);
     const name = first ? nameFrom(first.text, first.attachments) : "";
     this.creating.value = id;

@@ -3,9 +3,6 @@ import { batch, computed, signal } from "@preact/signals";
 import type { HubClient, RowTopic } from "../client";
 import type { NoticeRow } from "../wire";
 
-/** How many unread ones pop up when the page is opened; all are in the list. */
-const AT_FIRST = 3;
-
 export class NoticesModel {
   readonly rows = signal<readonly NoticeRow[]>([]);
   readonly read = signal<ReadonlySet<string>>(new Set());
@@ -23,7 +20,8 @@ export class NoticesModel {
         this.read.value = new Set(reply.read ?? []);
         this.#refresh();
         const fresh = [...rows.values()].filter((row) => this.#known.get(row.id) !== row.version && !this.read.value.has(row.id));
-        for (const row of (this.#opened ? fresh : fresh.sort(newestFirst).slice(0, AT_FIRST)).reverse()) this.#pop(row);
+        // Those from before the page was opened are in the list only: they would pop up again at every reload.
+        if (this.#opened) for (const row of fresh.reverse()) this.#pop(row);
         this.#opened = true;
         this.#known = new Map([...rows.values()].map((row) => [row.id, row.version]));
         this.toasts.value = this.toasts.value.filter((toast) => rows.has(toast.id));

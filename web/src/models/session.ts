@@ -18,6 +18,8 @@ export class SessionModel {
   readonly closed = signal<string | null>(null);
   /** Actions that the hub has not answered yet. */
   readonly busy = signal<ReadonlySet<string>>(new Set());
+  /** How many messages were sent from here: at each, the view goes to where it is shown. */
+  readonly sent = signal(0);
   readonly log: LogModel;
 
   // Slices keep their identity while nothing in them changes, so that a panel renders for its own part only.
@@ -69,6 +71,17 @@ export class SessionModel {
   /** Subscribe again after the hub refused it. */
   retry(): void { this.#topic.connected(); }
 
+  /** Nothing was said in it, and nothing waits to be. */
+  get empty(): boolean {
+    return this.document.value !== null && this.log.newest.value < 0 && this.queue.value?.length === 0 && this.outbox.of(this.id).length === 0;
+  }
+
+  /** It is as a new session with `agent` would be. */
+  isUnused(agent: string): boolean {
+    const document = this.document.value;
+    return this.empty && this.closed.value === null && document?.name === "" && document.agent === agent && document.run === null;
+  }
+
   send(text: string, attachments: readonly Attachment[]): void {
     const document = this.document.value;
     if (document && document.name === "" && document.log.length === 0 && document.queue.length === 0) {
@@ -76,6 +89,7 @@ export class SessionModel {
       if (name) this.client.updateContext(this.id, { name }).catch(() => undefined);
     }
     this.outbox.send(this.id, text, attachments);
+    this.sent.value += 1;
   }
 
   control(action: ControlAction): Promise<void> {

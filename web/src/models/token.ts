@@ -34,3 +34,11 @@ export function saveToken(token: string): void {
     // Without storage the token lasts as long as the page.
   }
 }
+
+export function dropToken(): void {
+  try {
+    localStorage.removeItem(KEY);
+  } catch {
+    // Then it was not stored either.
+  }
+}
