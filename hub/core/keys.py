@@ -7,10 +7,15 @@ other key is kept among the last 256 of its sort.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from hub.core.changes import Json, Key, Undo
 from hub.core.errors import KeyExpired, KeyReused
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(tuple[str, dict[str, Any]]).decode
 
 WRITERS: Final = 256
 """Writers that are remembered, and keys of the other sort."""
@@ -19,8 +24,8 @@ OUTCOMES: Final = 64
 MAX_KEY: Final = 200
 """Characters of a key."""
 
-Outcome = tuple[str, dict[str, Json]]
-"""Digest of the payload, and the result that was answered."""
+Outcome = bytes
+"""Digest of the payload and the result that was answered, packed: most are never asked for again."""
 
 
 class _Writer:
@@ -56,13 +61,14 @@ class KeyTable:
                 raise KeyExpired(f"{key!r} is older than the last {OUTCOMES} requests of its writer; use a new key")
         if outcome is None:
             return None
-        if outcome[0] != digest:
+        first, result = _unpack(outcome)
+        if first != digest:
             raise KeyReused(f"{key!r} was used for another request; use a new key")
-        return outcome[1]
+        return result
 
     def apply(self, part: Key, seq: int) -> Undo:
         """Remember an outcome. Returns what takes it back."""
-        outcome = (part["digest"], part["result"])
+        outcome = _pack((part["digest"], part["result"]))
         name, n = split_key(part["key"])
         if n is None:
             return self._add_other(name, seq, outcome)
@@ -140,12 +146,12 @@ class KeyTable:
         if kind == "k":
             if name not in self._others:
                 return None
-            seq, (digest, result) = self._others[name]
-            return [seq, digest, result]
+            seq, outcome = self._others[name]
+            return [seq, *_unpack(outcome)]
         writer = self._writers.get(name)
         return writer and [
             writer.last,
-            [[n, digest, result] for n, (digest, result) in sorted(writer.outcomes.items())],
+            [[n, *_unpack(outcome)] for n, outcome in sorted(writer.outcomes.items())],
         ]
 
     def load(self, field: str, value: Json) -> None:
@@ -153,13 +159,13 @@ class KeyTable:
         kind, _, name = field.partition("/")
         if kind == "k":
             seq, digest, result = value
-            self._others[name] = (seq, (digest, result))
+            self._others[name] = (seq, _pack((digest, result)))
             self._in_order = False
             return
         last, outcomes = value
         writer = _Writer()
         writer.last = last
-        writer.outcomes = {n: (digest, result) for n, digest, result in outcomes}
+        writer.outcomes = {n: _pack((digest, result)) for n, digest, result in outcomes}
         writer.highest = max(writer.outcomes)
         self._writers[name] = writer
 
