@@ -15,7 +15,7 @@ from hub.agent.errors import RunStopped
 from hub.agent.log import Log
 from hub.agent.message_queue import MessageQueue
 from hub.agent.tasks import DeferredTask, Ended, running_task, wait_for
-from hub.agent.waiting import until, wait_until
+from hub.agent.waiting import refuse_on_loop, until, wait_until
 from hub.agent.writer import Writer
 from hub.core.errors import HubError, InvalidRequest
 from hub.core.requests import Control, RunOpen
@@ -155,7 +155,9 @@ class Running:
         await asyncio.wrap_future(self.writer.flushed())
 
     def wait_flush(self, timeout: float | None = None) -> None:
-        """``flush`` for a thread that runs no event loop. Raises TimeoutError after ``timeout`` seconds."""
+        """``flush`` for a thread that runs no event loop. Raises TimeoutError after ``timeout`` seconds, InvalidRequest on an
+        event loop."""
+        refuse_on_loop("wait_flush()", "flush()")
         self.log.release()
         self.writer.flushed().result(timeout)
 
@@ -167,7 +169,8 @@ class Running:
         await until(self.writer, self._may_go_on)
 
     def wait_checkpoint(self) -> None:
-        """``checkpoint`` for plain functions."""
+        """``checkpoint`` for plain functions. Raises InvalidRequest on an event loop."""
+        refuse_on_loop("wait_checkpoint()", "checkpoint()")
         self.log.release()
         wait_until(self.writer, self._may_go_on)
 

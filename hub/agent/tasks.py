@@ -20,7 +20,7 @@ from hub.agent.current import CONTEXT_ID, set_context_data, set_run
 from hub.agent.driving import Driver
 from hub.agent.errors import RunStopped
 from hub.agent.secret import SECRETS
-from hub.agent.waiting import runs_a_loop
+from hub.agent.waiting import refuse_on_loop, runs_a_loop
 from hub.core.errors import HubError, Removed, RunLost
 from hub.core.requests import AnyOperation, LogAdd, RunOpen, RunRef, RunSet
 from hub.core.runs import ACTIVE
@@ -56,7 +56,9 @@ class Ended:
             await asyncio.shield(asyncio.wrap_future(task.ended))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait in a thread, at most ``timeout`` seconds for each. Returns whether all have ended."""
+        """Wait in a thread, at most ``timeout`` seconds for each. Returns whether all have ended. Raises InvalidRequest on an
+        event loop."""
+        refuse_on_loop("wait()", "what kill() or kill_process() returned")
         for task in self._tasks:
             try:
                 task.ended.result(timeout)
@@ -110,6 +112,11 @@ class DeferredTask:
         return self._stop.is_set()
 
     @property
+    def stopped_as(self) -> Literal["stopped", "interrupted"]:
+        """How its run ends once it is ``stopping``: somebody stopped it, or this process ends."""
+        return self._stopped_as
+
+    @property
     def ending(self) -> bool:
         """Whether it has come to its end, or was given up; what is left is to say so."""
         return self._claimed
@@ -129,7 +136,8 @@ class DeferredTask:
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._result)), timeout)
 
     def result_sync(self, timeout: float | None = None) -> Any:
-        """``result`` for a thread that runs no event loop."""
+        """``result`` for a thread that runs no event loop. Raises InvalidRequest on one that does."""
+        refuse_on_loop("result_sync()", "result()")
         return self._result.result(timeout)
 
     # its life

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hub.core.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from hub.agent.writer import Writer
 
@@ -54,6 +56,12 @@ def runs_a_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def refuse_on_loop(called: str, twin: str) -> None:
+    """Raise InvalidRequest on a thread that runs an event loop: waiting there would stop what is waited for."""
+    if runs_a_loop():
+        raise InvalidRequest(f"{called} would stop the event loop that runs in this thread; write: await {twin}")
 
 
 def spread(seconds: float) -> float:

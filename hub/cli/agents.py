@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,13 @@ from hub.cli.console import say
 from hub.cli.options import DataDir, Token, Url
 from hub.cli.target import Target, find_target
 from hub.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from hub.agent.connect import Client
+    from hub.agent.serving import Agent
+
+OUTLIVE_SECONDS = 20.0
+"""How long an agent that is tied to a hub waits for it to come back, if it has runs of it."""
 
 agent = typer.Typer(no_args_is_help=True, help="Run agents that come with the hub.")
 
@@ -38,6 +45,7 @@ def demo(
     sample: Annotated[
         Path | None, typer.Option("--sample", metavar="FILE", help="Only write a sample log to this file.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --sample replace a file that is there.")] = False,
     lines: Annotated[int, typer.Option("--lines", min=1, max=10_000_000, help="Lines of the sample.")] = 100_000,
     end_with_stdin: Annotated[bool, typer.Option("--end-with-stdin", hidden=True)] = False,
     url: Url = None,
@@ -46,7 +54,7 @@ def demo(
 ) -> None:
     """Serve as the demo agent: looks into logs, tables and texts that people paste, upload or name. Needs no model."""
     if sample is not None:
-        _write_sample(sample, lines)
+        _write_sample(sample.expanduser(), lines, force)
         return
     if files is not None and not files.is_dir():
         raise InvalidRequest(f"--files {files}: there is no such folder")
@@ -65,9 +73,23 @@ async def _serve(
     import signal
 
     from hub.cli.companion import end_with_parent
-    from hub.demo.agent import run_demo
+    from hub.demo.agent import finish_runs, run_demo
 
-    task = asyncio.create_task(run_demo(target.url, target.token, files, name=name, capacity=capacity, pace=pace))
+    served: list[tuple[Client, Agent]] = []
+
+    async def outlive() -> None:
+        for client, agent in served:
+            await finish_runs(client, agent, OUTLIVE_SECONDS)
+
+    task = asyncio.create_task(
+        run_demo(
+            *(target.url, target.token, files),
+            name=name,
+            capacity=capacity,
+            pace=pace,
+            on_serving=lambda client, agent: served.append((client, agent)),
+        )
+    )
     loop = asyncio.get_running_loop()
 
     def end() -> None:  # once: what is cancelled again does not finish what it has to do at its end
@@ -77,18 +99,20 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
     if end_with_stdin:
-        end_with_parent(end)
+        end_with_parent(end, outlive)
     else:
         say(f"The agent {name!r} serves {target.url}. Ctrl-C ends it.")
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
-def _write_sample(file: Path, lines: int) -> None:
+def _write_sample(file: Path, lines: int, force: bool) -> None:
     from hub.demo.sample import write_sample
 
+    if file.exists() and not force:
+        raise InvalidRequest(f"--sample {file}: there is such a file already; --force replaces it")
     try:
-        write_sample(file.expanduser(), lines)
+        write_sample(file, lines)
     except OSError as error:
         raise InvalidRequest(f"cannot write {file}: {error.strerror}") from error
     say(f"wrote {lines:,} lines to {file}")

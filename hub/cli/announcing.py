@@ -11,8 +11,9 @@ from hub.cli import options
 from hub.cli.console import out, print_json, say
 from hub.cli.options import DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
-from hub.cli.text import moment_of
+from hub.cli.text import is_past, moment_of
 from hub.core.enums import EntryType, NoticeType
+from hub.core.errors import InvalidRequest
 
 
 class Priority(enum.StrEnum):
@@ -45,7 +46,7 @@ def broadcast(
     if json:
         print_json(reply)
     else:
-        say(f"{reply['contexts']} live sessions have it")
+        say("1 live session has it" if reply["contexts"] == 1 else f"{reply['contexts']} live sessions have it")
 
 
 @notice.command(
@@ -78,6 +79,9 @@ def post(
     """
     from hub.cli.client import change
 
+    ends = moment_of(expires) if expires else None
+    if ends is not None and is_past(ends):
+        raise InvalidRequest(f"--expires {expires}: that is over already; write when it will end, such as 2h from now")
     wanted: dict[str, Any] = {
         "message": text,
         "type": str(type),
@@ -90,7 +94,7 @@ def post(
         "audience": audience,
         "context": context,
         "starts_at": moment_of(starts) if starts else None,
-        "expires_at": moment_of(expires) if expires else None,
+        "expires_at": ends,
     }
     wanted = {name: value for name, value in wanted.items() if value not in (None, "")}
     reply = options.run(change(find_target(url, token, data_dir), "notice.post", wanted))

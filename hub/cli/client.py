@@ -58,6 +58,13 @@ class Connection:
         except Exception as error:  # whatever answers there does not speak as a hub does
             raise NotRunning(f"what answers at {self.url} is not a hub ({type(error).__name__})") from error
 
+    async def hello(self) -> dict[str, Any]:
+        """What the hub said about itself when this connection began: to be asked first, before its events are read."""
+        while True:
+            event = await self.events.get()
+            if event.name == "up":
+                return event.payload
+
     async def close(self) -> None:
         """Leave."""
         await self._line.close()

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from hub.cli.console import say
 
@@ -24,7 +24,7 @@ class Companion:
     """A child in a session of its own, so that signals of the terminal do not reach it.
 
     Its standard input is a pipe from here that carries nothing: the end of it, even by SIGKILL, tells the child to end
-    (``end_with_parent``).
+    (``end_with_parent``), which may finish what it has begun before, for a bounded time.
     """
 
     def __init__(self, name: str, command: list[str]) -> None:
@@ -101,9 +101,17 @@ def own_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "hub", *arguments]
 
 
-def end_with_parent(end: Callable[[], object]) -> None:
-    """In a companion: call ``end`` when the pipe from the parent ends; leave for good if that is not enough."""
+def end_with_parent(end: Callable[[], object], outlive: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+    """In a companion: call ``end`` when the pipe from the parent ends; leave for good if that is not enough.
+
+    ``outlive`` is what has to be over before, and bounds itself.
+    """
     loop = asyncio.get_running_loop()
+    tasks = set()
+
+    def leave(_: object = None) -> None:
+        end()
+        loop.call_later(END_SECONDS, os._exit, 1)
 
     def readable() -> None:
         try:
@@ -114,8 +122,12 @@ def end_with_parent(end: Callable[[], object]) -> None:
         except OSError:
             pass
         loop.remove_reader(0)
-        end()
-        loop.call_later(END_SECONDS, os._exit, 1)
+        if outlive is None:
+            leave()
+        else:
+            task = loop.create_task(outlive())
+            tasks.add(task)
+            task.add_done_callback(leave)
 
     os.set_blocking(0, False)
     loop.add_reader(0, readable)

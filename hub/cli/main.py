@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -68,6 +69,7 @@ _add(
     tokens.token,
     "token",
     "session-hub token --sub maria --role user --ttl 8h",
+    "session-hub token --sub maria --role user --link",
     "session-hub token --sub crawler --role agent --ctx 'crawl-*'",
 )
 _add(
@@ -104,6 +106,10 @@ _add(
     "session-hub broadcast 'The hub restarts at 18:00' --type warning",
 )
 app.add_typer(announcing.notice, name="notice", rich_help_panel=OPERATE)
+
+for _group in (app, agents.agent, announcing.notice):
+    for _command in _group.registered_commands:  # brackets in what a command says are JSON, not rich's markup
+        _command.help = (inspect.getdoc(_command.callback) or "").replace("[", "\\[")
 
 
 def main() -> None:

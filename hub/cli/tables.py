@@ -101,8 +101,13 @@ def health_table(url: str, found: dict[str, Any]) -> Table:
     table.add_row("node", Text(one_line(found.get("node", "?"))))
     table.add_row("record", Text(one_line(f"{record.get('durability', '?')}{ping}")))
     table.add_row("agents", Text(one_line(", ".join(map(str, found.get("agents") or [])) or "none")))
-    table.add_row("live", Text(f"{found.get('contexts', '?')} sessions, {found.get('connections', '?')} connections"))
+    live = [_counted(found.get("contexts", "?"), "session"), _counted(found.get("connections", "?"), "connection")]
+    table.add_row("live", Text(", ".join(live)))
     return table
+
+
+def _counted(number: object, noun: str) -> str:
+    return one_line(f"{number} {noun}" if number == 1 else f"{number} {noun}s")
 
 
 def pairs_table() -> Table:
@@ -131,7 +136,7 @@ def queue_table(queue: list[dict[str, Any]]) -> Table:
     table.add_column("from", overflow="ellipsis", max_width=16)
     table.add_column("sent", no_wrap=True, justify="right")
     for item in queue:
-        files = f" [{len(item['attachments'])} files]" if item["attachments"] else ""
+        files = f" [{_counted(len(item['attachments']), 'file')}]" if item["attachments"] else ""
         table.add_row(
             Text(clean(item["id"])),
             _cell(item["text"] + files),

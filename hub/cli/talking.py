@@ -15,10 +15,14 @@ from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
 from hub.core.enums import ContextType
-from hub.core.errors import InvalidRequest
+from hub.core.errors import HubError, InvalidRequest
 
 if TYPE_CHECKING:
     from hub.cli.follow import Follower
+
+
+LOOK_SECONDS = 5.0
+"""How long it may take to find out whether a session's agent is there."""
 
 
 class Action(enum.StrEnum):
@@ -43,7 +47,7 @@ def new(
 ) -> None:
     """Open a session and print its id.
 
-    JSON: {"id", "epoch", "seq", "versions"}.
+    JSON: {"id", "epoch", "seq"}.
     """
     from hub.cli.client import change
 
@@ -105,6 +109,8 @@ async def _send(
     message: dict[str, Any] = {"context": context, "text": text}
     if attachments:
         message["attachments"] = attachments
+    if not quiet and (lack := await _lacking(target, context)):
+        say(lack, "yellow")
     if not wait:
         return await change(target, "message", message)
     from hub.cli.follow import Begun, Closed, Follower
@@ -132,6 +138,29 @@ async def _send(
     from_no = start if state.log.id == log else 0
     entries = [entry.to_json() for entry in state.log.entries if entry.no >= from_no]
     return {"id": answer.message, "run": state.document["run"], "entries": entries, "output": state.document["output"]}
+
+
+async def _lacking(target: Target, context: str) -> str:
+    """What to say when the agent of a session is not connected; "" when it is, or that cannot be told."""
+    import asyncio
+
+    from hub.cli.client import connect
+    from hub.node.settings import Settings
+
+    try:
+        async with asyncio.timeout(LOOK_SECONDS), connect(target) as connection:
+            served = (await connection.hello())["agents"]
+            name = (await connection.request("context.get", {"context": context}))["document"]["agent"]
+    except (HubError, TimeoutError):  # sending says what is wrong
+        return ""
+    if name is None:
+        name = Settings().default_agent
+        if name not in served:
+            return (
+                f"The session names no agent, and {name!r} is not connected, which answers these if HUB_DEFAULT_AGENT names"
+                " no other: the message waits for it."
+            )
+    return "" if name in served else f"No agent {name!r} is connected now: the message waits for it."
 
 
 class _Answer:

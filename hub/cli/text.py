@@ -51,18 +51,19 @@ def age(moment: object) -> str:
     local = _local(moment)
     if local is None:
         return "?"
-    seconds = int((datetime.now(UTC) - local).total_seconds())
-    if -1 <= seconds < 1:
+    seconds = (datetime.now(UTC) - local).total_seconds()
+    if -1 < seconds < 1:
         return "now"
     return f"in {duration(-seconds)}" if seconds < 0 else duration(seconds)
 
 
 def duration(seconds: float) -> str:
-    """A length of time in one unit."""
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size or (seconds >= size and unit != "min"):
-            return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds)} s"
+    """A length of time in one unit, rounded: one of it, or two and more; what is between is told in the next smaller."""
+    for size, smaller, unit in ((86_400, 3_600, "d"), (3_600, 60, "h"), (60, 1, "min")):
+        whole = round(seconds / smaller) * smaller
+        if whole == size or whole >= 2 * size:
+            return f"{int(whole / size + 0.5)} {unit}"
+    return f"{round(seconds)} s"
 
 
 def seconds_of(text: str) -> int:
@@ -75,11 +76,27 @@ def seconds_of(text: str) -> int:
 
 
 def moment_of(text: str) -> str:
-    """A time as the hub takes it: ISO 8601 as it is, or a length of time (``1h``) counted from now."""
-    if "T" in text.upper() and "-" in text:
-        return text
-    moment = datetime.now(UTC) + timedelta(seconds=seconds_of(text))
+    """A time as the hub takes it: ISO 8601 as it is, or a length of time (``1h``) counted from now. Raises InvalidRequest."""
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        pass
+    else:
+        return text.strip()
+    try:
+        moment = datetime.now(UTC) + timedelta(seconds=seconds_of(text))
+    except (InvalidRequest, OverflowError):
+        raise InvalidRequest(
+            f"{one_line(text, 40)!r} is no time: write how long from now (30m, 2h, 1d12h), or a moment in ISO 8601 "
+            "(2026-11-29T18:00:00+01:00; without a zone: UTC)"
+        ) from None
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_past(moment: str) -> bool:
+    """Whether a time as the hub takes it is over; without a zone it is UTC."""
+    then = datetime.fromisoformat(moment)
+    return (then if then.tzinfo else then.replace(tzinfo=UTC)) <= datetime.now(UTC)
 
 
 def _local(moment: object) -> datetime | None:

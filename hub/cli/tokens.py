@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from hub.cli.console import print_json
-from hub.cli.options import DataDir, Json
-from hub.cli.target import default_folder
+from hub.cli.console import print_json, say
+from hub.cli.options import DataDir, Json, Url
+from hub.cli.target import NotRunning, default_folder, find_target
 from hub.cli.text import seconds_of
 from hub.core.enums import Role
 from hub.core.errors import InvalidRequest, StartError
@@ -26,12 +26,18 @@ def token(
     ttl: Annotated[
         str | None, typer.Option("--ttl", metavar="TIME", help="How long it is good: 8h, 30d. By default for ever.")
     ] = None,
+    link: Annotated[
+        bool, typer.Option("--link", help="Print the address that opens the page with it, not the token.")
+    ] = False,
+    url: Url = None,
     data_dir: DataDir = None,
     json: Json = False,
 ) -> None:
     """Make a token for somebody. Signed with HUB_SECRET, or else with the secret of the data folder.
 
-    JSON: {"token", "sub", "role", "ctx", "ttl": seconds or null}.
+    Whoever opens the address that --link prints has the page with that token.
+
+    JSON: {"token", "sub", "role", "ctx", "ttl": seconds or null, "link": address or null}.
     """
     from hub.server.auth import Tokens
 
@@ -42,10 +48,26 @@ def token(
     if role in (Role.AGENT, Role.VIEWER) and not patterns:
         raise InvalidRequest(f"a token of the role {role} covers no session without --ctx; --ctx '*' covers all")
     made = Tokens(_secret(data_dir)).make(sub, role, ctx=patterns, ttl=seconds)
+    address = _address(url, data_dir)
+    opens = f"{address}/#token={made}" if address else None
     if json:
-        print_json({"token": made, "sub": sub, "role": str(role), "ctx": list(patterns), "ttl": seconds})
+        told = {"token": made, "sub": sub, "role": str(role), "ctx": list(patterns), "ttl": seconds, "link": opens}
+        print_json(told)
+    elif link:
+        if opens is None:
+            raise InvalidRequest("--link: no hub runs on the data folder; give the hub's address with --url")
+        print(opens)
     else:
         print(made)
+        if opens is not None:
+            say(f"The page opens with it at {opens}")
+
+
+def _address(url: str | None, data_dir: Path | None) -> str | None:
+    try:
+        return find_target(url, None, data_dir, need_token=False).url
+    except NotRunning:
+        return None
 
 
 def _secret(data_dir: Path | None) -> str:

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import hub
 from hub.agent.errors import RunStopped
+from hub.agent.tasks import running_task
 from hub.core.errors import HubError
 from hub.demo import intent, questions
 from hub.demo.cache import TableCache
@@ -23,7 +24,9 @@ from hub.demo.work import Analysis, in_slices, stream
 
 if TYPE_CHECKING:
     from hub.agent.config import UserMessage
+    from hub.agent.connect import Client
     from hub.agent.context import AgentContext
+    from hub.agent.serving import Agent
 
 HINT = """I look into logs, tables and texts:
 
@@ -106,8 +109,13 @@ class DemoAgent:
             # again says that it starts over.
             with suppress(HubError):
                 rows = f"{job.rows:,} rows were read. " if job.rows else ""
-                ctx.log.log("info", heading="Stopped", content=f"{rows}Say “analyse again” to start over.")
-                ctx.set_progress("Stopped", active=False)
+                task = running_task()
+                if task is not None and task.stopping and task.stopped_as == "interrupted":
+                    how, then = "Interrupted", "The agent’s process ended. “Go on” takes the analysis up again."
+                else:
+                    how, then = "Stopped", "Say “analyse again” to start over."
+                ctx.log.log("info", heading=how, content=f"{rows}{then}")
+                ctx.set_progress(how, active=False)
             raise
         self._cache.put(ctx.id, source, table, form)
         self._forget_work(ctx)
@@ -180,6 +188,19 @@ def _load(data: bytes, source: Source, year: int) -> Steps[tuple[Table, Format]]
         yield
 
 
+async def finish_runs(client: "Client", agent: "Agent", seconds: float) -> None:
+    """Take no more runs, and wait until those that are worked on have ended; or until the hub was away for so many seconds."""
+    agent.capacity = 0
+    loop = asyncio.get_running_loop()
+    there = loop.time()
+    while agent.runs and client.error is None:
+        await asyncio.sleep(0.05)
+        if client.connection.up:
+            there = loop.time()
+        elif loop.time() - there >= seconds:
+            return
+
+
 async def run_demo(
     url: str,
     token: str,
@@ -188,17 +209,17 @@ async def run_demo(
     name: str = "demo",
     capacity: int = 4,
     pace: float = 0.0,
-    on_client: Callable[[Any], None] | None = None,
+    on_serving: Callable[["Client", "Agent"], None] | None = None,
 ) -> None:
     """Connect to the hub at `url` and serve the agent `name` until the task is cancelled or the hub ends it for good.
 
-    `files` is the directory whose files users may name, `capacity` how many runs go at the same time. `on_client` gets
-    the connected client, for callers who want to know when it is there.
+    `files` is the directory whose files users may name, `capacity` how many runs go at the same time. `on_serving` gets
+    the connected client and the agent, see `finish_runs`.
     """
     async with hub.connect(url, token=token) as client:
         demo = DemoAgent(client.download, files, pace=pace)
         agent = client.agent(name, capacity=capacity)
         agent.on_message(demo.handle)
-        if on_client is not None:
-            on_client(client)
+        if on_serving is not None:
+            on_serving(client, agent)
         await agent.serve()

@@ -85,13 +85,18 @@ def aggregate(table: Table, query: Query, rows: Sequence[int]) -> Steps[Answer]:
     column = needed(query)
     name = _name(query)
     if query.by is None:
-        value = yield from _value(query, array("d", [column.values[row] for row in rows]))  # type: ignore[misc]
+        values: array[float] = array("d", [column.values[row] for row in rows])  # type: ignore[misc]
+        value = yield from _value(query, values)
+        have = sum(1 for number in values if number == number)  # a NaN stands where there is no value
+        counted = plural(have, table.noun)
+        if have < len(rows):
+            counted += f" with a value; {plural(len(rows) - have, table.noun)} without"
         told = (
             f"{name.capitalize()} of {escape(column.name)}{escape(said(table, query), 300)}: **{show_number(value)}**"
         )
         return Answer(
             f"{name} of {column.name}: {show_number(value)}",
-            blocks(f"{told} ({plural(len(rows), table.noun)}).", every_day(table, query)),
+            blocks(f"{told} ({counted}).", every_day(table, query)),
             value,
         )
     groups = yield from _grouped(table, query.by, column, rows)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TICKS = 80
+TICKS = 20
 """At most about so many times the reading of one input tells how far it is."""
 SLICE = 0.03
 """Seconds of work in a thread between two checkpoints."""
@@ -169,9 +169,9 @@ class Analysis:
         share = show_share(progress.done, progress.total)
         rows = plural(progress.rows, form.noun)
         bad = f", {progress.bad:,} bad" if progress.bad else ""
-        entry.stream(content=f"- {rows}{bad} ({share})\n")
+        entry.stream(content=f"- {rows}{bad} ({share} read)\n")
         self.ctx.state.update({"rows": progress.rows, "bad_rows": progress.bad, "bytes_read": progress.done})
-        self.ctx.set_progress(f"Reading: {rows}{bad} ({share})", active=True, entry=entry)
+        self.ctx.set_progress(f"Reading: {rows}{bad} ({share} read)", active=True, entry=entry)
 
     async def _tell(self, one: Finding) -> None:
         await stream(self.ctx, "warning" if one.warning else "info", one.heading, one.markdown)

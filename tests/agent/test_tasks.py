@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 
@@ -351,3 +352,17 @@ def test_30_a_process_of_its_own() -> None:
     assert ctx.run_task(job).result_sync(5) == ctx.document()["run"]["id"]
     assert [entry.heading for entry in ctx.log.entries()] == ["at work"]
     assert AgentContext.remove(ctx.id) is ctx
+
+
+async def test_waits_of_threads_are_refused_at_once_on_an_event_loop() -> None:
+    ctx = AgentContext(paused=True)
+    task = ctx.run_task(asyncio.sleep, 0)
+    for wait, twin in (
+        (lambda: ctx.wait_flush(), "await flush()"),
+        (lambda: ctx.wait_checkpoint(), "await checkpoint()"),
+        (lambda: task.result_sync(), "await result()"),
+        (lambda: task.kill().wait(), "await what kill()"),
+    ):
+        with pytest.raises(InvalidRequest, match=re.escape(twin)):
+            wait()
+    await asyncio.to_thread(ctx.wait_flush, 5)

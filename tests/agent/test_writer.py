@@ -157,9 +157,9 @@ async def test_flush_waits_for_the_record(link: RecordLink) -> None:
     await flush
     ctx.state["c"] = 3
     with pytest.raises(TimeoutError):
-        ctx.wait_flush(0.01)
+        await asyncio.to_thread(ctx.wait_flush, 0.01)
     link.pump("one")
-    ctx.wait_flush(1)
+    await asyncio.to_thread(ctx.wait_flush, 1)
 
 
 async def test_a_cancelled_flush_takes_no_error_away(link: RecordLink) -> None:

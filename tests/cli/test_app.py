@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.support import HubProcess, run_command, wait_until
+from tests.support import ROOT, HubProcess, run_command, wait_until
 
 APP = """
 import asyncio
@@ -126,3 +126,18 @@ def test_an_agent_is_served_inside_the_hub(tmp_path: Path) -> None:
         assert [e["type"] for e in shown["entries"]] == ["user", "response", "user", "error"]
         (tmp_path / "release").touch()
         wait_until(lambda: any(entry["content"] == "awake" for entry in hub.json("show", slow)["entries"]))
+
+
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    text = (ROOT / "hub" / "agent" / "README.md").read_text().partition("## Inside the hub")[2]
+    found = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "shouting.py").write_text(found[1])
+    hub = HubProcess(tmp_path, record="memory")
+    hub.options = ["--app", "shouting:setup"]
+    with hub:
+        id = hub.json("new", "--agent", "shouter")["id"]
+        answer = hub.json("send", id, "hello", "--wait")
+        assert (answer["run"]["status"], answer["entries"][-1]["content"]) == ("finished", "HELLO")
+        assert hub.stop() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,6 +73,20 @@ def test_every_command_has_examples_and_tells_its_json(path: tuple[str, ...], co
     options = {option for parameter in command.params for option in parameter.opts}
     assert ("JSON" in command.help) == ("--json" in options)
     assert all(parameter.help for parameter in command.params if parameter.name not in ("end_with_stdin", "help"))
+
+
+@pytest.mark.parametrize(("path", "command"), LEAVES, ids=[" ".join(path) for path, _ in LEAVES])
+def test_help_shows_all_that_a_command_says(path: tuple[str, ...], command: Any) -> None:
+    """Nothing is taken for markup: every word of the description is shown, those in brackets too."""
+    shown = run_command(*path, "--help").stdout
+    told = inspect.getdoc(command.callback)
+    assert told
+    words = " ".join(shown.split())
+    for word in told.split():
+        assert word in words
+        words = words.partition(word)[2]
+    if "JSON: {" in told:
+        assert "".join(told.partition("JSON: ")[2].split()) in "".join(re.sub("[│╭╮╰╯]", "", shown).split())
 
 
 def test_help_imports_nothing_heavy() -> None:

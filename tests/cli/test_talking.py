@@ -43,6 +43,20 @@ async def test_messages_and_files_wait_for_an_agent(shared_hub: HubProcess, tmp_
         assert "[invalid_request]" in refused.stderr
 
 
+async def test_send_says_whether_the_agent_is_there(shared_hub: HubProcess) -> None:
+    async def handle(run: Run) -> None:
+        await run.apply({"op": "run.set", "status": "finished"})
+
+    shared_hub.json("new", "--id", "lonely", "--agent", "there")
+    shared_hub.json("new", "--id", "nameless")
+    lonely = await asyncio.to_thread(shared_hub.run, "send", "lonely", "hi")
+    assert lonely.returncode == 0
+    assert "No agent 'there' is connected now" in lonely.stderr
+    assert "'demo' is not connected" in (await asyncio.to_thread(shared_hub.run, "send", "nameless", "hi")).stderr
+    async with serving(shared_hub.url, shared_hub.token, handle, agent="there"):
+        assert "connected" not in (await asyncio.to_thread(shared_hub.run, "send", "lonely", "hi")).stderr
+
+
 async def test_send_waits_for_the_answer(shared_hub: HubProcess) -> None:
     async def handle(run: Run) -> None:
         text = run.messages[0]["text"]
@@ -147,7 +161,7 @@ async def test_notices_come_and_go(shared_hub: HubProcess) -> None:
     assert rows["hers"]["audience"] == "maria"
     shown = shared_hub.run("notice", "list").stdout
     assert "Soon: Bring [red]tea[/]" in shown
-    assert "in 59 min" in shown
+    assert "in 1 h" in shown
     assert shared_hub.json("notice", "clear", "tea") == {"cleared": ["tea"]}
     assert "[not_found]" in shared_hub.run("notice", "clear", "tea").stderr
     assert shared_hub.json("notice", "clear", "--all") == {"cleared": ["hers"]}
@@ -155,6 +169,10 @@ async def test_notices_come_and_go(shared_hub: HubProcess) -> None:
     assert shared_hub.run("notice", "clear").returncode == 2
     wrong = shared_hub.run("notice", "post", "x", "--expires", "tomorrow")
     assert "[invalid_request]" in wrong.stderr
+    assert "ISO 8601" in wrong.stderr
+    over = shared_hub.run("notice", "post", "x", "--expires", "2020-01-01T00:00:00Z")
+    assert over.returncode == 1
+    assert "over already; write when it will end" in over.stderr
     shared_hub.json("notice", "post", "Short", "--expires", "1s", "--id", "short")
     await until(lambda: not shared_hub.json("notice", "list")["notices"], "its expiry")
 
@@ -165,6 +183,14 @@ async def test_tokens_do_what_they_say(shared_hub: HubProcess) -> None:
             await client.ok("context.create", id=id)
     made = shared_hub.run("token", "--sub", "bot", "--role", "agent", "--ctx", "crawl-*", "--ttl", "1h").stdout
     assert made.count("\n") == 1
+    said = shared_hub.run("token", "--sub", "ann", "--role", "user").stderr
+    assert f"{shared_hub.url}/#token=" in said
+    link = shared_hub.run("token", "--sub", "ann", "--role", "user", "--link").stdout
+    assert link.startswith(f"{shared_hub.url}/#token=")
+    assert "\n" not in link[:-1]
+    assert shared_hub.run("contexts", "--url", link.strip(), "--data-dir", "/nonexistent").returncode == 0
+    elsewhere = shared_hub.run("token", "--sub", "ann", "--role", "user", "--link", "--url", "https://hub.example.com")
+    assert elsewhere.stdout.startswith("https://hub.example.com/#token=")
     token = made.strip()
     assert shared_hub.json("show", "crawl-1", "--token", token)["document"]["id"] == "crawl-1"
     assert "[not_found]" in shared_hub.run("show", "other-1", "--token", token).stderr

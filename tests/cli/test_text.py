@@ -14,7 +14,7 @@ from rich.console import Console
 
 from hub.cli.entries import entry_view
 from hub.cli.tables import contexts_table
-from hub.cli.text import age, as_json, clean, duration, moment_of, one_line, seconds_of, value_text
+from hub.cli.text import age, as_json, clean, duration, is_past, moment_of, one_line, seconds_of, value_text
 from hub.core.errors import InvalidRequest
 
 EVIL = "\x1b[31mred\x1b]0;title\x07 \x9b2J back\x08space \u202egnp.exe\u2066 [bold]not bold[/] :smile: bell\x07 nul\x00"
@@ -94,6 +94,12 @@ def test_moments() -> None:
     assert moment_of("2026-11-29T14:18:00Z") == "2026-11-29T14:18:00Z"
     ahead = datetime.fromisoformat(moment_of("2h")) - datetime.now(UTC)
     assert timedelta(minutes=119) < ahead <= timedelta(hours=2)
+    assert not is_past(moment_of("2h"))
+    assert is_past(moment_of("0s"))
+    assert is_past("2020-01-01")
+    for wrong in ("tomorrow", "2026-13-40", "99999999999d"):
+        with pytest.raises(InvalidRequest, match="ISO 8601"):
+            moment_of(wrong)
 
 
 def test_ages() -> None:
@@ -108,8 +114,11 @@ def test_ages() -> None:
         "40 d",
     ]
     assert age(at(hours=-3, seconds=-9)) == "in 3 h"
+    assert age(moment_of("2h")) == "in 2 h"
     assert age("nonsense") == "?"
-    assert duration(59) == "59 s"
+    assert [duration(n) for n in (59, 59.7, 90, 150, 3_599.6, 5_400, 7_199.4, 9_000, 86_390, 129_600, 172_790)] == [
+        *("59 s", "1 min", "90 s", "3 min", "1 h", "90 min", "2 h", "3 h", "1 d", "36 h", "2 d")
+    ]
 
 
 def test_values_are_one_line() -> None:

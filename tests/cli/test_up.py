@@ -57,6 +57,29 @@ def test_nothing_is_left_of_one_that_is_killed_and_it_starts_again(both: HubProc
     assert both.json("health")["agents"] == ["demo"]
 
 
+def test_the_agent_of_a_hub_that_is_killed_ends_its_run_at_the_next_hub_and_then_itself(tmp_path: Path) -> None:
+    both = HubProcess(tmp_path, command="up")
+    both.options = ["--pace", "0.5"]
+    with both:
+        id = both.json("new")["id"]
+        both.json("send", id, "analyse access.log")
+        wait_until(lambda: both.json("show", id)["document"]["state"].get("rows"), "the first rows")
+        (old,) = agents(both)
+        both.kill()
+        both.start()
+        assert alive(old)
+        assert agents(both) != [old]
+        wait_until(lambda: not both.json("show", id)["document"]["running"], "the run's end", seconds=60)
+        shown = both.json("show", id, "-n", "500")
+        run = shown["document"]["run"]
+        assert (run["status"], run["attempt"]) == ("finished", 1)
+        headings = [entry["heading"] for entry in shown["entries"]]
+        assert headings.count("Analysis of access.log") == 1
+        assert not {"Taken up again", "Interrupted", "Stopped"} & set(headings)
+        wait_until(lambda: not alive(old), "the end of the old agent")
+        assert both.json("send", id, "how many rows", "--wait")["run"]["status"] == "finished"
+
+
 def test_a_run_in_the_middle_of_a_kill_goes_on_or_can_be_taken_up(tmp_path: Path) -> None:
     both = HubProcess(tmp_path, command="up", HUB_RUN_GRACE="1")
     both.options = ["--pace", "0.2"]
@@ -95,6 +118,13 @@ def test_a_sample_is_written_and_an_agent_alone_says_what_it_lacks(tmp_path: Pat
     done = run_command("agent", "demo", "--sample", str(tmp_path / "s.log"), "--lines", "100")
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "s.log").read_text().splitlines()) == 100
+    again = run_command("agent", "demo", "--sample", str(tmp_path / "s.log"), "--lines", "7")
+    assert again.returncode == 1
+    assert "--force replaces it" in again.stderr
+    assert len((tmp_path / "s.log").read_text().splitlines()) == 100
+    forced = run_command("agent", "demo", "--sample", str(tmp_path / "s.log"), "--lines", "7", "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert len((tmp_path / "s.log").read_text().splitlines()) == 7
     alone = run_command("agent", "demo", "--data-dir", str(tmp_path / "none"))
     assert alone.returncode == 1
     assert "[not_running]" in alone.stderr

@@ -89,6 +89,7 @@ async def test_reading_tells_how_far_it_is() -> None:
     unwatch()
     lines = next(iter(entries(ctx, "progress"))).content.splitlines()
     assert lines[0].startswith("- 1,998 requests, 2 bad (")
+    assert lines[0].endswith(" % read)")
     assert len([line for line in lines if line.startswith("- ")]) == 10
     assert {1_998, 3_996, 19_980} <= set(seen)
 

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 import socketio
 
-from hub.demo.agent import run_demo
+from hub.demo.agent import finish_runs, run_demo
 from hub.demo.sample import sample_lines
 from hub.server.server import HubServer
 from tests.support import until
@@ -157,6 +157,8 @@ async def test_another_process_takes_the_run_up_again(
     serving[0].cancel()
     await until(lambda: not reader.document["running"], "the end of the run")
     assert reader.document["run"]["status"] == "interrupted"
+    assert reader.entries[-1]["heading"] == "Interrupted"
+    assert "“Go on” takes the analysis up again." in reader.entries[-1]["content"]
     serving.append(asyncio.ensure_future(run_demo(hub.url, hub.token, tmp_path)))
     await until(lambda: serving[0].done() and hub.node.dispatch.agents, "the agent to be back")
     await reader.change("control", context=context, action="nudge")
@@ -165,3 +167,22 @@ async def test_another_process_takes_the_run_up_again(
     assert reader.document["state"]["rows"] == 19_980
     await reader.change("message", context=context, text="how many rows")
     await done(reader, "19,980 requests")
+
+
+async def test_runs_are_finished_but_a_hub_that_stays_away_is_not_waited_for() -> None:
+    class Here:
+        up, error, runs, capacity = True, None, [object()], 4
+
+        @property
+        def connection(self) -> "Here":
+            return self
+
+    here: Any = Here()
+    finishing = asyncio.create_task(finish_runs(here, here, 0.2))
+    await asyncio.sleep(0.4)
+    assert not finishing.done()
+    assert here.capacity == 0
+    here.up = False
+    await asyncio.wait_for(finishing, 5)
+    here.up, here.runs = True, []
+    await asyncio.wait_for(finish_runs(here, here, 60), 5)

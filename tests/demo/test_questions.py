@@ -327,3 +327,9 @@ def test_weeks_begin_on_mondays() -> None:
         {"start": "2024-01-01T00:00:00", "count": 2, "errors": 0},
         {"start": "2024-01-08T00:00:00", "count": 2, "errors": 0},
     ]
+
+
+def test_an_average_counts_the_rows_that_have_a_value() -> None:
+    answer = ask(TABLE, "average bytes")
+    assert "(7 requests with a value; 1 request without)." in answer.markdown
+    assert "(2 requests)." in ask(TABLE, "average bytes where status = 404").markdown
