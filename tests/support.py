@@ -239,6 +239,19 @@ class HubProcess:
             self.running.__exit__()
 
 
+@contextlib.contextmanager
+def without_privileges() -> Iterator[None]:
+    """Be nobody in particular for a while: to root nothing is forbidden."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
 def required(what: str, found: str | None, variable: str) -> Path:
     """The path of a tool that tests need. Without it the test is left out, loudly; with ``variable`` set to 1 it fails."""
     if found:

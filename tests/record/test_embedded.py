@@ -22,7 +22,7 @@ from hub.record.redis import RedisRecord
 from hub.record.repair import repair
 from hub.record.valkey import server_binary, write_settings
 from tests.record.writer import Writer, put
-from tests.support import alive, until, until_done
+from tests.support import alive, until, until_done, without_privileges
 
 HUB = Path(__file__).with_name("hub_process.py")
 ROOT = Path(__file__).parents[2]
@@ -251,9 +251,8 @@ async def test_folder_that_cannot_be_written() -> None:
             await EmbeddedServer(Path(folder)).start()
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="nothing is forbidden to root")
 def test_folder_of_somebody_else() -> None:
-    with pytest.raises(StartError, match="cannot write"):
+    with without_privileges(), pytest.raises(StartError, match="cannot write"):
         FolderLock(Path("/usr"))
 
 
