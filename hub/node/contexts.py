@@ -16,8 +16,8 @@ from hub.core.position import Position
 from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
-from hub.node.ending import end_tasks
 from hub.node.live import Answer, Done, LiveContext, Watcher, request_size
+from hub.node.tasks import end_tasks
 from hub.record.port import Append, Appended, Outcome, Record
 
 _log = logging.getLogger(__name__)

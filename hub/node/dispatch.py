@@ -13,8 +13,8 @@ from hub.core.errors import HubError, NotFound, Unavailable
 from hub.core.requests import Author, Role, RunEnd, RunRef, RunStart
 from hub.core.runs import ACTIVE, active_run
 from hub.node.contexts import Contexts
-from hub.node.ending import end_tasks
 from hub.node.live import LiveContext
+from hub.node.tasks import Background, end_tasks
 from hub.node.workers import Worker, Workers
 from hub.record.port import Record, Work
 
@@ -47,7 +47,7 @@ class Dispatch:
         self._stopping: set[str] = set()
         self._starting: set[str] = set()  # contexts that are held for a run whose start is not in the record yet
         self._offered: dict[str, str] = {}  # contexts that wait on an agent's stream, and the agent
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background("dispatch of runs")
 
     async def start(self) -> None:
         """Look after the runs that were active when the hub ended: their workers have a while to come back."""
@@ -60,7 +60,8 @@ class Dispatch:
     async def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        await end_tasks([*self._loops.values(), *self._tasks])
+        await end_tasks(self._loops.values())
+        await self._background.end()
 
     @property
     def agents(self) -> list[str]:
@@ -144,7 +145,7 @@ class Dispatch:
         self._offered.pop(id, None)
         holder = self._drop_hold(id)
         if holder is not None and run is not None:
-            self._background(holder.control(_order(id, run, "stop")))
+            self._background.run(holder.control(_order(id, run, "stop")))
 
     def _waits(self, document: dict[str, Any]) -> bool:
         return bool(document["queue"]) and active_run(document) is None and not document["paused"]
@@ -152,7 +153,7 @@ class Dispatch:
     def _release(self, id: str, holder: Worker, run: dict[str, Any] | None, told: bool) -> None:
         self._drop_hold(id)
         if run is not None and run["status"] in ("stopped", "interrupted") and not told:  # by others: it must not go on
-            self._background(holder.control(_order(id, run, "stop")))
+            self._background.run(holder.control(_order(id, run, "stop")))
 
     def _drop_hold(self, id: str) -> Worker | None:
         """Nobody executes a context's run any more. Returns who did."""
@@ -166,13 +167,13 @@ class Dispatch:
             return
         self._stopping.add(id)
         if holder is None:
-            self._background(self._end(id, run, "stopped", "its worker was away"))
+            self._background.run(self._end(id, run, "stopped", "its worker was away"))
             return
-        self._background(holder.control(_order(id, run, "stop")))
+        self._background.run(holder.control(_order(id, run, "stop")))
         self._cancel_timer(id)
         self._timers[id] = asyncio.get_running_loop().call_later(
             self._stop_grace,
-            lambda: self._background(self._end(id, run, "stopped", "the agent did not stop in time")),
+            lambda: self._background.run(self._end(id, run, "stopped", "the agent did not stop in time")),
         )
 
     def _orphaned(self, id: str) -> None:
@@ -183,10 +184,10 @@ class Dispatch:
             return
         self._cancel_timer(id)
         if run["status"] == "stopping":
-            self._background(self._end(id, run, "stopped", "its worker went away"))
+            self._background.run(self._end(id, run, "stopped", "its worker went away"))
             return
         self._timers[id] = asyncio.get_running_loop().call_later(
-            self._grace, lambda: self._background(self._end(id, run, "interrupted", "its worker went away"))
+            self._grace, lambda: self._background.run(self._end(id, run, "interrupted", "its worker went away"))
         )
 
     def _cancel_timer(self, id: str) -> None:
@@ -207,7 +208,7 @@ class Dispatch:
     def offer(self, id: str, agent: str | None) -> None:
         """Let a context wait for its agent, on the agent's stream."""
         if self._offered.get(id) != (agent or self._default_agent):
-            self._background(self._offer(id, agent or self._default_agent))
+            self._background.run(self._offer(id, agent or self._default_agent))
 
     async def offer_first(self, id: str, agent: str | None) -> None:
         """The same before the message is appended, so that a crash in between cannot lose it. Raises Unavailable."""
@@ -275,7 +276,7 @@ class Dispatch:
                 self._drop_hold(work.context)
             _log.warning("context %s: no run could start: %s", work.context, answer.message)
         else:
-            self._background(self._hand_over(live, worker, answer))
+            self._background.run(self._hand_over(live, worker, answer))
         await self._record.done(work)
 
     async def _hand_over(self, live: LiveContext, worker: Worker, answer: dict[str, Any]) -> None:
@@ -310,20 +311,6 @@ class Dispatch:
             await self._end(live.id, run, "failed", message)
         else:
             await self._end(live.id, run, "interrupted", message, again=True)
-
-    def _background(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _logged(work: Any) -> None:
-    try:
-        await work
-    except HubError as error:
-        _log.warning("%s: %s", error.code, error.message)
-    except Exception:
-        _log.exception("in the background")
 
 
 def _order(id: str, run: dict[str, Any], action: str) -> dict[str, Any]:

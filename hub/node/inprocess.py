@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from hub.agent.link import Linked
@@ -17,9 +16,8 @@ from hub.node.audience import owned_snapshot
 from hub.node.dispatch import HUB
 from hub.node.live import Answer, LiveContext
 from hub.node.node import Node
+from hub.node.tasks import Background
 from hub.wire.messages import NoticePost
-
-_log = logging.getLogger(__name__)
 
 
 class _InProcess:
@@ -51,7 +49,7 @@ class NodeLink:
         self._context = contextvars.copy_context()  # what is done here is nobody's run
         self._lives: dict[Linked, LiveContext] = {}
         self._worker = _InProcess()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background("for a context of this process")
 
     @property
     def author(self) -> Author:
@@ -67,7 +65,7 @@ class NodeLink:
 
     def _attach(self, context: Linked, create: bool, replace: bool) -> None:
         if not create:
-            self._run(self._open(context))
+            self._background.run(self._open(context))
             return
         try:
             live = self._node.contexts.begin(context.id, replace=replace)
@@ -129,13 +127,13 @@ class NodeLink:
     # the whole hub
 
     def broadcast(self, id: str, op: LogAdd) -> None:
-        self._soon(lambda: self._run(self._broadcast(id, op)))
+        self._soon(lambda: self._background.run(self._broadcast(id, op)))
 
     async def _broadcast(self, id: str, op: LogAdd) -> None:
         await self._node.broadcast(id, op, lambda live: True)
 
     def post_notice(self, notice: dict[str, Any]) -> None:
-        self._soon(lambda: self._run(self._post_notice(notice)))
+        self._soon(lambda: self._background.run(self._post_notice(notice)))
 
     async def _post_notice(self, notice: dict[str, Any]) -> None:
         post = NoticePost(**notice)
@@ -146,24 +144,10 @@ class NodeLink:
         await self._node.notices.post(post, "context", audience)
 
     def clear_notice(self, id: str) -> None:
-        self._soon(lambda: self._run(self._clear_notice(id)))
+        self._soon(lambda: self._background.run(self._clear_notice(id)))
 
     async def _clear_notice(self, id: str) -> None:
         await self._node.notices.drop(id)
 
     def _soon(self, call: Callable[..., object], *args: object) -> None:
         self._loop.call_soon_threadsafe(call, *args, context=self._context)
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        await work
-    except HubError as error:
-        _log.warning("%s: %s", error.code, error.message)
-    except Exception:
-        _log.exception("for a context of this process")

@@ -12,8 +12,8 @@ from typing import Final
 from hub.core.changes import Change
 from hub.core.errors import Unavailable
 from hub.node.contexts import Contexts
-from hub.node.ending import end_tasks
 from hub.node.live import LiveContext
+from hub.node.tasks import end_tasks
 from hub.record.mirror import MirrorState
 from hub.record.port import Loaded, MirrorWrite, Record
 

@@ -15,13 +15,13 @@ from hub.core.errors import HubError, NotFound, Removed
 from hub.core.requests import Apply, LogAdd, Role
 from hub.node.contexts import Contexts
 from hub.node.dispatch import HUB, Dispatch
-from hub.node.ending import end_tasks
 from hub.node.live import LiveContext, touches_document
 from hub.node.mirroring import Mirroring
 from hub.node.notices import Notices
 from hub.node.rights import Identity
 from hub.node.rows import RowTopic
 from hub.node.settings import Settings
+from hub.node.tasks import end_tasks
 from hub.record.port import Loaded, Record
 
 _log = logging.getLogger(__name__)

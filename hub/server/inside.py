@@ -6,8 +6,7 @@ It is a session like everybody's, but without a socket; its contexts are linked 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hub.agent.config import AgentConfig
@@ -21,12 +20,11 @@ from hub.node.inprocess import NodeLink
 from hub.node.live import LiveContext
 from hub.node.rights import Identity
 from hub.node.session import Session
+from hub.node.tasks import Background
 from hub.wire.codec import Encoded, Variant
 
 if TYPE_CHECKING:
     from hub.server.server import HubServer
-
-_log = logging.getLogger(__name__)
 
 
 class InsideHub:
@@ -45,7 +43,7 @@ class InsideHub:
         self.connection = self
         self._session = Session(server.node, Identity("app", Role.OPERATOR), _NoOutbox(), self._call)
         self._agents: list[Agent] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._background = Background("agent code in the hub")
         self._unbind = current_registry().bind(self.link)
         server.node.on_live.append(self._became_live)
         for live in server.node.contexts:
@@ -89,7 +87,7 @@ class InsideHub:
     def serve(self) -> None:
         """Serve the agents that were set up."""
         for agent in self._agents:
-            self._run(agent.serve())
+            self._background.run(agent.serve())
 
     async def close(self) -> None:
         """Serve no more; what was written is handed to the node."""
@@ -97,9 +95,7 @@ class InsideHub:
         for agent in self._agents:
             await agent.stop()
         self._unbind()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.end()
         self._session.close()
 
     async def _call(self, event: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -112,12 +108,7 @@ class InsideHub:
     def _became_live(self, live: LiveContext) -> None:
         """What is live in the node is live for its agent code."""
         if AgentContext.get(live.id) is None:
-            self._run(self.open(live.id))
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(_logged(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._background.run(self.open(live.id))
 
 
 class _NoOutbox:
@@ -131,12 +122,3 @@ class _NoOutbox:
         return True
 
     def when_caught_up(self, call: Callable[[], None]) -> None: ...
-
-
-async def _logged(work: Coroutine[Any, Any, Any]) -> None:
-    try:
-        await work
-    except HubError as error:
-        _log.warning("agent code in the hub: %s: %s", error.code, error.message)
-    except Exception:
-        _log.exception("agent code in the hub")
