@@ -11,7 +11,7 @@ from hub import AgentContext, UserMessage, connect
 from tests.support import HubProcess, until
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_d3_a_kill_of_the_hub_in_mid_run(hub_process: HubProcess) -> None:
     async with connect(hub_process.url, token=hub_process.token, leave=20) as client:
         agent = client.agent("worker")

@@ -53,7 +53,7 @@ def timed(began: float, what: str) -> None:
     assert seconds < 1.0, f"{what} took {seconds:.2f} s"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("record", ["memory", "embedded"])
 async def test_ten_thousand_contexts(tmp_path: Path, record: str) -> None:
     async with serving(tmp_path / "hub", record=record) as people:
