@@ -10,70 +10,25 @@ from typing import Any, Self
 
 import socketio
 
-from hub.core.changes import Change
-from hub.core.position import Position
 from hub.core.requests import Role
 from hub.core.state import ContextState
 from hub.server.auth import Tokens
 from hub.server.server import HubServer, Options
+from tests.checker import Checker
 
 SECONDS = 10.0
 """How long a test waits for what a hub sends; far more than it takes."""
 KINDS = ("websocket", "polling", "msgpack")
 
 
-class Client:
-    """A stock client of one connection at a time."""
+class Talk:
+    """One who is connected: keeps what comes, in order, and asks."""
 
-    def __init__(self, url: str, token: object, kind: str = "websocket") -> None:
-        self.url, self.token, self.kind = url, token, kind
+    def __init__(self) -> None:
         self.events: list[tuple[str, Any]] = []
-        self.runs: list[dict[str, Any]] = []
-        self.controls: list[dict[str, Any]] = []
-        self.answer_run: Callable[[dict[str, Any]], Any] = lambda run: {"ok": True}
         self._changed = asyncio.Event()
-        serializer = "msgpack" if kind == "msgpack" else "default"
-        self.sio = socketio.AsyncClient(serializer=serializer, reconnection=False)
-        self.sio.on("*", self._on_event)
-        self.sio.on("connect_error", lambda data: self._keep("connect_error", data))
-        self.sio.on("disconnect", lambda reason: self._keep("disconnect", reason))
-        self.sio.on("run.start", self._on_run)
-        self.sio.on("run.control", self._on_control)
-
-    async def connect(self) -> Self:
-        """Connect; a refusal raises socketio's ConnectionError."""
-        transports = {"polling": ["polling"], "upgrading": None}.get(self.kind, ["websocket"])
-        path = "/msgpack/socket.io" if self.kind == "msgpack" else "/socket.io"
-        await self.sio.connect(
-            self.url, auth={"token": self.token}, transports=transports, socketio_path=path, wait_timeout=SECONDS
-        )
-        return self
-
-    async def close(self) -> None:
-        await self.sio.disconnect()
-        http = getattr(self.sio.eio, "http", None)
-        if http is not None and not http.closed:
-            await http.close()
-
-    def drop(self) -> None:
-        """Lose the connection without a word."""
-        self.sio.eio.ws._response.connection.transport.abort()
 
     # what comes
-
-    async def _on_event(self, name: str, *args: Any) -> None:
-        self._keep(name, args[0] if len(args) == 1 else args)
-
-    async def _on_run(self, run: dict[str, Any]) -> Any:
-        self.runs.append(run)
-        self._keep("run.start", run)
-        answer = self.answer_run(run)
-        return await answer if asyncio.iscoroutine(answer) else answer
-
-    async def _on_control(self, order: dict[str, Any]) -> dict[str, Any]:
-        self.controls.append(order)
-        self._keep("run.control", order)
-        return {"ok": True}
 
     def _keep(self, name: str, data: Any) -> None:
         self.events.append((name, data))
@@ -102,11 +57,12 @@ class Client:
 
     async def call(self, name: str, data: Any = None, *, seconds: float = SECONDS) -> Any:
         """The acknowledgement of an event. A tuple is sent as several arguments, None as none."""
-        return await self.sio.call(name, data, timeout=seconds)
+        raise NotImplementedError
 
-    async def send(self, name: str, data: Any) -> None:
-        """Ask without waiting; the acknowledgement is kept as ``reply``."""
-        await self.sio.emit(name, data, callback=lambda reply: self._keep("reply", reply))
+    async def call_in_line(self, name: str, data: Any) -> tuple[dict[str, Any], int]:
+        """The acknowledgement of a request, and how many events came before it."""
+        before = len(self.events)
+        return await self.call(name, data), before
 
     async def ask(self, name: str, /, **payload: Any) -> dict[str, Any]:
         """The acknowledgement of a request."""
@@ -124,6 +80,87 @@ class Client:
         return refusal(await self.ask(name, **payload), code)
 
 
+class Client(Talk):
+    """A stock client of one connection at a time."""
+
+    def __init__(self, url: str, token: object, kind: str = "websocket") -> None:
+        super().__init__()
+        self.url, self.token, self.kind = url, token, kind
+        self.gone = False
+        """Whether its connection ended."""
+        self.runs: list[dict[str, Any]] = []
+        self.controls: list[dict[str, Any]] = []
+        self.answer_run: Callable[[dict[str, Any]], Any] = lambda run: {"ok": True}
+        serializer = "msgpack" if kind == "msgpack" else "default"
+        self.sio = socketio.AsyncClient(serializer=serializer, reconnection=False)
+        self.sio.on("*", self._on_event)
+        self.sio.on("connect_error", lambda data: self._keep("connect_error", data))
+        self.sio.on("disconnect", self._on_disconnect)
+        self.sio.on("run.start", self._on_run)
+        self.sio.on("run.control", self._on_control)
+
+    async def connect(self, **more: Any) -> Self:
+        """Connect, with the token and whatever else goes with it; a refusal raises socketio's ConnectionError."""
+        transports = {"polling": ["polling"], "upgrading": None}.get(self.kind, ["websocket"])
+        path = "/msgpack/socket.io" if self.kind == "msgpack" else "/socket.io"
+        auth = {"token": self.token, **more}
+        await self.sio.connect(self.url, auth=auth, transports=transports, socketio_path=path, wait_timeout=SECONDS)
+        return self
+
+    async def close(self) -> None:
+        await self.sio.disconnect()
+        http = getattr(self.sio.eio, "http", None)
+        if http is not None and not http.closed:
+            await http.close()
+
+    def drop(self) -> None:
+        """Lose the connection without a word."""
+        cut(self.sio)
+
+    # what comes
+
+    def _on_disconnect(self, reason: Any) -> None:
+        self.gone = True
+        self._keep("disconnect", reason)
+
+    async def _on_event(self, name: str, *args: Any) -> None:
+        self._keep(name, args[0] if len(args) == 1 else args)
+
+    async def _on_run(self, run: dict[str, Any]) -> Any:
+        self.runs.append(run)
+        self._keep("run.start", run)
+        answer = self.answer_run(run)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+    async def _on_control(self, order: dict[str, Any]) -> dict[str, Any]:
+        self.controls.append(order)
+        self._keep("run.control", order)
+        return {"ok": True}
+
+    # what is asked
+
+    async def call(self, name: str, data: Any = None, *, seconds: float = SECONDS) -> Any:
+        """The acknowledgement of an event. A tuple is sent as several arguments, None as none."""
+        return await self.sio.call(name, data, timeout=seconds)
+
+    async def call_in_line(self, name: str, data: Any) -> tuple[dict[str, Any], int]:
+        answers: list[tuple[dict[str, Any], int]] = []
+
+        def answered(reply: dict[str, Any]) -> None:
+            answers.append((reply, len(self.events)))
+            self._changed.set()
+
+        await self.sio.emit(name, data, callback=answered)
+        await self.until(lambda: answers or self.gone)
+        if not answers:
+            raise ConnectionError("the connection ended before the answer")
+        return answers[0]
+
+    async def send(self, name: str, data: Any) -> None:
+        """Ask without waiting; the acknowledgement is kept as ``reply``."""
+        await self.sio.emit(name, data, callback=lambda reply: self._keep("reply", reply))
+
+
 def refusal(reply: Any, code: str) -> dict[str, Any]:
     """The error of a refusing acknowledgement, which has the shape of one and this code."""
     assert reply["ok"] is False, reply
@@ -133,6 +170,13 @@ def refusal(reply: Any, code: str) -> dict[str, Any]:
     assert error["message"]
     assert isinstance(error["retryable"], bool)
     return error
+
+
+def cut(sio: Any) -> None:
+    """Lose the connection of a client of python-socketio without a word, if it still has one."""
+    connection = sio.eio.ws._response.connection
+    if connection is not None:
+        connection.transport.abort()
 
 
 class People:
@@ -181,45 +225,44 @@ async def serving(folder: Path, **options: Any) -> AsyncIterator[People]:
 
 
 class Follower:
-    """A reader in patch mode that takes the protocol at its word: a gap, a change twice or a step back fails the test."""
+    """A reader of a context through all its connections. What the checker finds wrong fails the test."""
 
-    def __init__(self, context: str) -> None:
-        self.topic = f"context:{context}"
-        self.state = ContextState(Position("", 0))
-        self.recovered = 0
+    def __init__(self, context: str, deliver: str = "patch") -> None:
+        self.checker = Checker(context, deliver)
+        self._client: Talk | None = None
         self._read = 0
 
-    async def subscribe(self, client: Client, *, resume: bool = True) -> dict[str, Any]:
+    @property
+    def state(self) -> ContextState:
+        return self.checker.state
+
+    @property
+    def recovered(self) -> int:
+        return self.checker.recovered
+
+    async def subscribe(self, client: Talk, *, resume: bool = True) -> dict[str, Any]:
         """Subscribe from where it stands, and take the reply."""
-        payload: dict[str, Any] = {"topic": self.topic, "deliver": "patch", "tail": 1000}
-        at = self.state.position
-        if resume and at.epoch:
-            payload["from"] = {"epoch": at.epoch, "seq": at.seq}
-        self._read = len(client.events)
-        reply = await client.ok("subscribe", **payload)
-        if reply["recovered"]:
-            assert (reply["epoch"], reply["seq"]) == tuple(at), "recovered, but not at the reader's own position"
-            self.recovered += 1
-        else:
-            self.state = ContextState.from_snapshot(
-                {
-                    "epoch": reply["epoch"],
-                    "seq": reply["seq"],
-                    "document": reply["document"],
-                    "log": {"id": reply["log_id"], "entries": reply["entries"]},
-                    "data": reply.get("data", {}),
-                }
-            )
+        reply = await self.try_to_subscribe(client, resume=resume)
+        assert reply["ok"] is True, reply
         return reply
 
-    def read(self, client: Client) -> ContextState:
-        """Take what came since. Changes from before the reply are known already; after it each is the next one."""
-        for name, event in client.events[self._read :]:
-            self._read += 1
-            if name == "change" and event["topic"] == self.topic:
-                position = Position(event["epoch"], event["seq"])
-                assert position.epoch == self.state.position.epoch
-                assert position.seq <= self.state.position.seq + 1, f"a gap: {position} after {self.state.position}"
-                if position.seq == self.state.position.seq + 1:
-                    self.state.apply(Change(position, event["parts"]))
+    async def try_to_subscribe(self, client: Talk, *, resume: bool = True) -> dict[str, Any]:
+        """The same, but it may be refused."""
+        if client is not self._client:
+            self._client, self._read = client, len(client.events)
+            self.checker.connected()
+        self.read(client)
+        reply, before = await client.call_in_line("subscribe", self.checker.request(resume=resume))
+        self._read_to(client, before)
+        self.checker.reply(reply)
+        return reply
+
+    def read(self, client: Talk) -> ContextState:
+        """Take what came since."""
+        self._read_to(client, len(client.events))
         return self.state
+
+    def _read_to(self, client: Talk, end: int) -> None:
+        while self._read < end:
+            self._read += 1
+            self.checker.event(*client.events[self._read - 1])

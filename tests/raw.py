@@ -1,4 +1,4 @@
-"""A bare WebSocket to the Socket.IO endpoint, for what no stock client would send."""
+"""Bare connections to the Socket.IO endpoint, for what no stock client would send."""
 
 from __future__ import annotations
 
@@ -76,3 +76,46 @@ async def raw(url: str, token: str | None = None, *, path: str = "/socket.io/", 
                     await client.send("40" + json.dumps(auth))
                     await client.until(lambda frame: isinstance(frame, str) and frame.startswith("40"))
             yield client
+
+
+class Polling:
+    """A bare connection that polls, until it is upgraded."""
+
+    def __init__(self, http: aiohttp.ClientSession, sid: str) -> None:
+        self._http = http
+        self._sid = sid
+
+    def address(self, transport: str) -> str:
+        """Where it goes on."""
+        return f"/socket.io/?EIO=4&sid={self._sid}&transport={transport}"
+
+    @classmethod
+    async def open(cls, http: aiohttp.ClientSession) -> Polling:
+        """Begin one; the session's base is the hub's URL."""
+        async with http.get("/socket.io/?EIO=4&transport=polling") as answer:
+            return cls(http, json.loads((await answer.text())[1:])["sid"])
+
+    async def send(self, *packets: str) -> None:
+        """Post some packets together."""
+        async with self._http.post(self.address("polling"), data="\x1e".join(packets)) as answer:
+            assert await answer.text() == "OK"
+
+    async def receive(self) -> list[str]:
+        """The packets of one poll. Pings are answered and left out."""
+        async with asyncio.timeout(SECONDS), self._http.get(self.address("polling")) as answer:
+            packets = (await answer.text()).split("\x1e")
+            assert answer.status == 200, packets
+        if "2" in packets:
+            await self.send("3")
+        return [packet for packet in packets if packet != "2"]
+
+    @asynccontextmanager
+    async def upgrade(self) -> AsyncIterator[tuple[Raw, list[str]]]:
+        """Go on as a WebSocket, as stock clients do: probe, let the last poll end, switch. Gives also what that poll brought."""
+        poll = asyncio.create_task(self.receive())
+        async with self._http.ws_connect(self.address("websocket")) as ws:
+            await ws.send_str("2probe")
+            assert await ws.receive_str() == "3probe"
+            packets = await poll
+            await ws.send_str("5")
+            yield Raw(ws), [packet for packet in packets if packet != "6"]

@@ -1,4 +1,4 @@
-"""What hub/server relies on in python-socketio and engineio, by their own names: a release that changes it fails here."""
+"""What hub/server relies on in python-socketio, engineio and aiohttp, by their names: a release that changes it fails here."""
 
 from __future__ import annotations
 
@@ -11,205 +11,134 @@ from typing import Any
 import aiohttp
 import engineio
 import pytest
-import socketio
-from aiohttp import web
+from aiohttp import web, web_protocol
+from aiohttp._websocket.helpers import websocket_mask
 from engineio.async_drivers import aiohttp as driver
 from engineio.async_socket import AsyncSocket
-from engineio.packet import MESSAGE
+from engineio.exceptions import UnknownPacketError
+from engineio.packet import MESSAGE, NOOP
 from engineio.packet import Packet as EnginePacket
 from engineio.payload import Payload
 from socketio import packet as packets
+from socketio.exceptions import ConnectionRefusedError as Refused
 from socketio.msgpack_packet import MsgPackPacket
 from socketio.packet import Packet
 
+from hub.server.server import HubServer
 from tests.raw import raw
 from tests.support import until
 
+# engineio
 
-class Server:
-    """A python-socketio server as it comes, on a free port."""
 
-    def __init__(self, sio: socketio.AsyncServer, url: str) -> None:
-        self.sio, self.url = sio, url
-        self.seen: list[tuple[Any, ...]] = []
+class Socket(AsyncSocket):  # type: ignore[misc]
+    """A socket that notes what it is asked."""
+
+    closed: bool
+
+    def __init__(self, server: Any, sid: str) -> None:
+        super().__init__(server, sid)
+        self.received: list[Any] = []
+
+    async def receive(self, pkt: Any) -> None:
+        if pkt.data == "unknown":
+            raise UnknownPacketError
+        self.received.append((pkt.packet_type, pkt.data))
+
+    async def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
+        self.closed = True
+
+    async def _upgrade_websocket(self, environ: dict[str, Any]) -> Any:
+        assert isinstance(environ["aiohttp.request"], web.Request)
+        return web.Response(text="what the socket answers")
+
+
+class Server(engineio.AsyncServer):  # type: ignore[misc]
+    """An engine that makes its own sockets."""
+
+    def __init__(self) -> None:
+        super().__init__(async_mode="aiohttp", monitor_clients=False)
+        self.asked: list[str] = []
+        self.made: list[Socket] = []
+
+    async def _handle_connect(self, environ: dict[str, Any], transport: str, jsonp_index: int | None = None) -> Any:
+        self.asked.append(transport)
+        socket = self.sockets["sid"] = Socket(self, "sid")
+        self.made.append(socket)
+        socket.connected = True
+        return self._ok([EnginePacket(MESSAGE, data="hello")], jsonp_index=jsonp_index)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    sio = socketio.AsyncServer(async_mode="aiohttp")
+async def engine() -> AsyncIterator[tuple[Server, aiohttp.ClientSession]]:
+    server = Server()
     app = web.Application()
-    sio.attach(app)
+    server.attach(app, engineio_path="path")
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    made = Server(sio, f"http://127.0.0.1:{runner.addresses[0][1]}")
-
-    async def everything(name: str, sid: str, *args: Any) -> dict[str, Any]:
-        made.seen.append((name, *args))
-        return {"ok": True}
-
-    sio.on("*", everything)
-    yield made
-    for socket in list(sio.eio.sockets.values()):
-        socket.hub_transport.abort() if hasattr(socket, "hub_transport") else await socket.close(wait=False)
-    await sio.shutdown()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{runner.addresses[0][1]}") as session:
+        yield server, session
     await runner.cleanup()
 
 
-async def frames_until(client: Any, start: str) -> list[str]:
-    frames = [await client.receive()]
-    while not frames[-1].startswith(start):
-        frames.append(await client.receive())
-    return frames
+NEW = "/path/?EIO=4&transport=polling"
+OLD = NEW + "&sid=sid"
 
 
-async def test_32_a_catch_all_handler_gets_every_event_but_reserved_ones(server: Server) -> None:
-    async with raw(server.url, "t") as client:
-        await client.event(1, "any name", {"a": 1}, 2)
-        assert await client.acknowledgement(1) == {"ok": True}
-        await client.send('422["disconnect"]')
-        await client.event(3, "last")
-        await client.acknowledgement(3)
-    assert server.seen == [("any name", {"a": 1}, 2), ("last",)], "reserved names do not reach the catch-all handler"
+async def test_32_connections_are_made_by_handle_connect(engine: tuple[Server, aiohttp.ClientSession]) -> None:
+    server, session = engine
+    async with session.get(NEW) as answer:
+        assert await answer.text() == "4hello"
+    assert server.asked == ["polling"]
+    assert server.start_service_task is False, "nobody but the hub looks for who does not answer"
+    assert server.service_task_handle is None
+    async with session.get("/path/?EIO=3&transport=polling") as answer:
+        assert answer.status == 400
+    async with session.get("/path/?EIO=4&transport=other") as answer:
+        assert answer.status == 400
+    assert len(server.made) == 1
 
 
-async def test_32_acknowledgements_only_when_asked_for(server: Server) -> None:
-    async with raw(server.url, "t") as client:
-        await client.send('42["quiet"]')
-        await client.event(5, "loud")
-        frames = await frames_until(client, "435")
-    assert [frame for frame in frames if frame.startswith("43")] == ['435[{"ok":true}]']
-    assert [name for name, *_ in server.seen] == ["quiet", "loud"]
+async def test_32_packets_of_a_post_are_received_one_after_the_other(
+    engine: tuple[Server, aiohttp.ClientSession],
+) -> None:
+    server, session = engine
+    await session.get(NEW)
+    async with session.post(OLD, data='42["a"]\x1e3\x1ebAQ==') as answer:
+        assert (answer.status, await answer.text()) == (200, "OK")
+    assert server.made[0].received == [(4, '2["a"]'), (3, ""), (4, b"\x01")]
+    async with session.post(OLD, data="4unknown") as answer:
+        assert answer.status == 400
+    assert "sid" not in server.sockets, "what is unknown ends the connection"
 
 
-async def test_32_unknown_namespaces_are_refused(server: Server) -> None:
-    async with raw(server.url, "t") as client:
-        await client.send("40/other,{}")
-        refused = (await frames_until(client, "44"))[-1]
-        assert refused == '44/other,"Unable to connect"'
-        await client.send('42/other,1["lost"]')  # ignored without an answer: hub/server answers it itself
-        await client.event(2, "last")
-        await client.acknowledgement(2)
-    assert [name for name, *_ in server.seen] == ["last"]
+async def test_32_polls_take_from_the_queue(engine: tuple[Server, aiohttp.ClientSession]) -> None:
+    server, session = engine
+    await session.get(NEW)
+    socket = server.made[0]
+    socket.queue.put_nowait(EnginePacket(MESSAGE, data="a"))
+    socket.queue.put_nowait(EnginePacket(MESSAGE, data="b"))
+    async with session.get(OLD) as answer:
+        assert await answer.text() == "4a\x1e4b"
+    for upgrading, upgraded in ((True, False), (False, True)):
+        socket.upgrading, socket.upgraded = upgrading, upgraded
+        async with session.get(OLD) as answer:
+            assert answer.status == (400 if upgraded else 200)
+            assert upgraded or await answer.text() == str(NOOP)
+    socket.upgraded, socket.closed = False, True
+    async with session.get(OLD) as answer:
+        assert answer.status == 400, "closed: it polls in vain, and a stock client comes back"
+    assert not server.sockets
 
 
-async def test_32_events_before_connect_are_ignored(server: Server) -> None:
-    """Without an answer: hub/server gives one."""
-    async with raw(server.url) as client:
-        await client.event(1, "early")
-        await client.send("40")
-        await frames_until(client, "40")
-        await client.event(2, "late")
-        assert not [frame for frame in await frames_until(client, "432") if frame.startswith("431")]
-    assert [name for name, *_ in server.seen] == ["late"]
-
-
-async def test_32_rooms_reach_their_members_only(server: Server) -> None:
-    async with raw(server.url, "t") as inside, raw(server.url, "t") as outside:
-        sids = list(server.sio.manager.rooms["/"][None])
-        await server.sio.enter_room(sids[0], "room")
-        for room in ("room", "empty", "", None):
-            if room:
-                await server.sio.emit("told", room, to=room)
-        for client in (inside, outside):
-            await client.event(9, "last")
-        assert '42["told","room"]' in await frames_until(inside, "439")
-        assert not [frame for frame in await frames_until(outside, "439") if "told" in frame]
-        with pytest.raises(ValueError, match="sid room"):
-            await server.sio.enter_room(sids[0], sids[1])
-
-
-async def test_32_a_refusal_and_a_second_connect(server: Server) -> None:
-    async def connect(sid: str, environ: dict[str, Any], auth: Any) -> None:
-        if auth["token"] == "bad":
-            raise socketio.exceptions.ConnectionRefusedError("no", {"code": 4500})
-
-    server.sio.on("connect", connect)
-    async with raw(server.url) as client:
-        await client.send('40{"token":"bad"}')
-        assert (await client.receive()) == '44{"message":"no","data":{"code":4500}}'
-        assert "/" not in server.sio.manager.rooms
-        assert len(server.sio.eio.sockets) == 1, "the connection stays open: hub/server ends it"
-        await client.send('40{"token":"good"}')
-        assert (await client.receive()).startswith('40{"sid"')
-        await client.send('40{"token":"good"}')
-        assert (await client.receive()).startswith("44")
-
-
-async def test_32_messages_are_handled_in_order_and_one_at_a_time(server: Server) -> None:
-    """engineio awaits the message handler before it reads on: hub/server makes a connection wait there."""
-    assert server.sio.eio.async_handlers is False
-    gate, order = asyncio.Event(), []
-    original = server.sio._handle_eio_message
-
-    async def slow(eio_sid: str, data: str) -> None:
-        order.append(data)
-        if "hold" in data:
-            await gate.wait()
-        await original(eio_sid, data)
-
-    server.sio.eio.on("message", slow)
-    async with raw(server.url, "t") as client:
-        await client.event(1, "hold")
-        await client.event(2, "next")
-        await until(lambda: len(order) == 2)
-        assert len(order) == 2, "the next message is not read before this one is done"
-        gate.set()
-        await client.acknowledgement(2)
-
-
-def test_32_the_shape_of_what_is_overridden() -> None:
-    for name in ("_handle_eio_connect", "_handle_eio_disconnect", "_handle_eio_message", "_handle_connect",
-                 "_handle_disconnect", "_handle_event", "_handle_ack"):  # fmt: skip
-        assert inspect.iscoroutinefunction(getattr(socketio.AsyncServer, name)), name
-    parameters = inspect.signature(socketio.AsyncServer._handle_event).parameters
-    assert list(parameters) == ["self", "eio_sid", "namespace", "id", "data"]
-    assert list(inspect.signature(socketio.AsyncServer._handle_ack).parameters)[1:] == list(parameters)[1:]
-    assert list(inspect.signature(socketio.AsyncServer._handle_connect).parameters)[1:] == [
-        "eio_sid",
-        "namespace",
-        "data",
-    ]
-    assert hasattr(socketio.AsyncServer, "_engineio_server_class")
-    assert hasattr(engineio.AsyncServer, "_cors_allowed_origins")
-
-
-def test_32_origins_of_ones_own_are_the_default() -> None:
-    eio = engineio.AsyncServer(async_mode="aiohttp")
-    environ = {"wsgi.url_scheme": "http", "HTTP_HOST": "hub:1"}
-    assert eio.cors_allowed_origins is None
-    assert eio._cors_allowed_origins(environ) == ["http://hub:1"]
-
-
-def test_32_the_driver_and_its_websocket() -> None:
-    assert driver._async["websocket"] is driver.WebSocket
-    assert driver._async["translate_request"] is driver.translate_request
-    assert inspect.iscoroutinefunction(driver.WebSocket.__call__)
-    assert inspect.iscoroutinefunction(driver.WebSocket.wait)
-    socket = driver.WebSocket(print, None)
-    assert socket.handler is print
-    eio = engineio.AsyncServer(async_mode="aiohttp")
-    assert eio._async["websocket"] is driver.WebSocket
-
-
-async def test_32_the_handler_is_bound_to_the_socket_and_the_transport_is_in_the_request(server: Server) -> None:
-    seen: dict[str, Any] = {}
-
-    class Noting(driver.WebSocket):  # type: ignore[misc]
-        async def __call__(self, environ: dict[str, Any]) -> Any:
-            seen["socket"] = self.handler.__self__
-            seen["transport"] = environ["aiohttp.request"].transport
-            return await super().__call__(environ)
-
-    server.sio.eio._async = {**server.sio.eio._async, "websocket": Noting}
-    async with raw(server.url, "t") as client:
-        assert isinstance(seen["socket"], AsyncSocket)
-        assert server.sio.eio.sockets[seen["socket"].sid] is seen["socket"]
-        assert seen["socket"].upgraded is True
-        seen["transport"].abort()
-        assert await client.ended()
-    await until(lambda: not server.sio.eio.sockets)
+async def test_32_upgrades_are_answered_by_the_socket(engine: tuple[Server, aiohttp.ClientSession]) -> None:
+    _, session = engine
+    await session.get(NEW)
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    async with session.get("/path/?EIO=4&transport=websocket&sid=sid", headers=headers) as answer:
+        assert await answer.text() == "what the socket answers"
 
 
 async def test_32_queues_are_made_by_the_server_and_hold_packets() -> None:
@@ -229,9 +158,9 @@ async def test_32_queues_are_made_by_the_server_and_hold_packets() -> None:
     assert [packet.data for packet in await socket.poll()] == ["0", "1", "2"]
     socket.queue.put_nowait(None)
     assert await socket.poll() == [], "None ends a poll"
-    assert socket.closed is False
+    assert (socket.closed, socket.closing, socket.upgrading, socket.upgraded) == (False,) * 4
+    assert list(inspect.signature(AsyncSocket.close).parameters) == ["self", "wait", "abort", "reason"]
     assert inspect.iscoroutinefunction(AsyncSocket.close)
-    assert "wait" in inspect.signature(AsyncSocket.close).parameters
 
 
 def test_32_packets_and_their_encoding_that_is_kept() -> None:
@@ -240,7 +169,159 @@ def test_32_packets_and_their_encoding_that_is_kept() -> None:
     assert packet.encode(b64=True) == b"\x01", "kept: one packet cannot serve a WebSocket and a poll"
     assert EnginePacket(MESSAGE, data=b"\x01").encode(b64=True) == "bAQ=="
     assert EnginePacket(MESSAGE, data='2["e"]').encode() == '42["e"]'
+    assert EnginePacket(0, data='{"sid":"s"}').encode() == '0{"sid":"s"}'
     assert Payload.max_decode_packets >= 16
+
+
+def test_32_the_shape_of_what_is_overridden() -> None:
+    server = engineio.AsyncServer
+    for name in ("handle_request", "_handle_connect"):
+        assert inspect.iscoroutinefunction(getattr(server, name)), name
+    assert list(inspect.signature(server._handle_connect).parameters)[1:] == ["environ", "transport", "jsonp_index"]
+    for name in ("receive", "close", "_upgrade_websocket", "handle_get_request", "handle_post_request"):
+        assert inspect.iscoroutinefunction(getattr(AsyncSocket, name)), name
+    assert list(inspect.signature(AsyncSocket.receive).parameters) == ["self", "pkt"]
+    assert driver._async["translate_request"] is driver.translate_request
+    eio = server(async_mode="aiohttp")
+    assert eio._async["translate_request"] is driver.translate_request
+    assert eio.generate_id() != eio.generate_id()
+    assert eio._bad_request("no")["status"].startswith("400")
+
+
+def test_32_origins_of_ones_own_are_the_default() -> None:
+    eio = engineio.AsyncServer(async_mode="aiohttp")
+    environ = {"wsgi.url_scheme": "http", "HTTP_HOST": "hub:1"}
+    assert eio.cors_allowed_origins is None
+    assert eio._cors_allowed_origins(environ) == ["http://hub:1"]
+
+
+async def test_32_a_poll_takes_sixteen_packets_by_a_stock_client() -> None:
+    """Which is why the hub sends no more at once to one that polls."""
+    sixteen = "\x1e".join(["4x"] * 16)
+    assert len(Payload(encoded_payload=sixteen).packets) == 16
+
+
+async def test_32_bodies_of_posts_are_read_once() -> None:
+    """engineio reads so many bytes once, and the driver's stream gives what came so far: hub/server reads on."""
+    source = inspect.getsource(AsyncSocket.handle_post_request)
+    assert "environ['wsgi.input'].read(length)" in source
+
+
+# aiohttp
+
+
+class Line(asyncio.Protocol):
+    """Who has a connection after aiohttp."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+
+
+class Nothing(web.StreamResponse):
+    """The answer to a request that was answered already."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+async def test_32_a_connection_can_be_taken_from_aiohttp(caplog: pytest.LogCaptureFixture) -> None:
+    """Without its transport a request handler whose connection is lost closes nothing, and forgets the connection."""
+    line, seen = Line(), asyncio.Event()
+    handlers: list[Any] = []
+
+    async def take(request: web.Request) -> web.StreamResponse:
+        handler: Any = request.protocol
+        assert isinstance(handler, web_protocol.RequestHandler)
+        assert handler._message_tail == b""
+        assert request.transport is handler.transport
+        transport: Any = handler.transport
+        handlers.append(handler)
+        transport.write(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        await seen.wait()
+        assert handler._message_tail == b"early", "what came behind the request is kept apart"
+        line.data_received(handler._message_tail)
+        handler.transport = None
+        transport.set_protocol(line)
+        handler.connection_lost(None)
+        assert not transport.is_closing()
+        return Nothing()
+
+    app = web.Application()
+    app.router.add_get("/", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", runner.addresses[0][1])
+    writer.write(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+    writer.write(b"early")
+    await until(lambda: handlers[0]._message_tail)
+    seen.set()
+    await until(lambda: line.data == b"early")
+    writer.write(b" and late")
+    await until(lambda: line.data == b"early and late")
+    assert runner.server is not None
+    assert not runner.server.connections, "aiohttp waits for it no more when it ends"
+    await until(lambda: not any("RequestHandler" in str(task.get_coro()) for task in asyncio.all_tasks()))
+    writer.close()
+    await until(lambda: line.lost)
+    await runner.cleanup()
+    assert not caplog.records
+
+
+async def test_32_a_loop_of_uvloop_hands_its_transports_over_too() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main() -> None:
+        line, taken = Line(), asyncio.get_running_loop().create_future()
+
+        class First(asyncio.Protocol):
+            transport: Any
+
+            def connection_made(self, transport: Any) -> None:
+                self.transport = transport
+
+            def data_received(self, data: bytes) -> None:
+                self.transport.set_protocol(line)
+                taken.set_result(self.transport.is_reading())
+                self.transport.pause_reading()
+                self.transport.resume_reading()
+
+        server = await asyncio.get_running_loop().create_server(First, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"first")
+        assert await taken
+        writer.write(b"x")
+        await until(lambda: line.data == b"x")
+        writer.close()
+        await until(lambda: line.lost)
+        server.close()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(asyncio.wait_for(main(), 10))
+
+    await asyncio.to_thread(run)
+
+
+def test_32_masks_are_undone_by_aiohttp() -> None:
+    data = bytearray(b"hello")
+    websocket_mask(b"\x01\x02\x03\x04", data)
+    assert data == bytes((0x68 ^ 1, 0x65 ^ 2, 0x6C ^ 3, 0x6C ^ 4, 0x6F ^ 1))
+
+
+# python-socketio
 
 
 def test_32_socketio_packets() -> None:
@@ -250,6 +331,8 @@ def test_32_socketio_packets() -> None:
     assert (packet.packet_type, packet.id, packet.namespace, packet.data) == (2, 7, None, ["name", {"a": 1}])
     assert Packet(encoded_packet='2/admin,["x"]').namespace == "/admin"
     assert Packet(packets.ACK, data=[{"ok": True}], id=7).encode() == '37[{"ok":true}]'
+    assert Packet(packets.CONNECT, data={"sid": "s"}, namespace="/").encode() == '0{"sid":"s"}'
+    assert Packet(packets.CONNECT_ERROR, data="no", namespace="/x").encode() == '4/x,"no"'
     seen: list[int | None] = []
 
     class Noting(Packet):  # type: ignore[misc]
@@ -276,17 +359,28 @@ def test_32_msgpack_packets() -> None:
     assert sent == {"type": 2, "data": ["e", 1], "nsp": "/"}
 
 
-async def test_32_a_poll_takes_sixteen_packets_by_a_stock_client() -> None:
-    """Which is why the hub sends no more at once to one that polls."""
-    sixteen = "\x1e".join(["4x"] * 16)
-    assert len(Payload(encoded_payload=sixteen).packets) == 16
+def test_32_refusals() -> None:
+    assert Refused("no", {"code": 4500}).error_args == {"message": "no", "data": {"code": 4500}}
 
 
-async def test_32_bodies_of_posts_are_read_once(server: Server) -> None:
-    """engineio reads so many bytes once, and the driver's stream gives what came so far: hub/server reads on."""
-    source = inspect.getsource(AsyncSocket.handle_post_request)
-    assert "environ['wsgi.input'].read(length)" in source
-    async with aiohttp.ClientSession(server.url) as session:
+async def test_32_the_handshake_of_a_stock_client(hub: HubServer) -> None:
+    """What comes before anything else, as engineio and python-socketio would say it."""
+    async with aiohttp.ClientSession(hub.url) as session:
         async with session.get("/socket.io/?EIO=4&transport=polling") as answer:
-            sid = json.loads((await answer.text())[1:])["sid"]
-        assert server.sio.eio.sockets[sid].upgraded is False
+            polled = json.loads((await answer.text())[1:])
+        async with session.ws_connect("/socket.io/?EIO=4&transport=websocket") as ws:
+            opened = json.loads((await ws.receive_str())[1:])
+            await ws.send_str("40" + json.dumps({"token": hub.token}))
+            assert (await ws.receive_str()).startswith('40{"sid":"')
+    assert polled | {"sid": ""} == {
+        "sid": "",
+        "upgrades": ["websocket"],
+        "pingTimeout": 20_000,
+        "pingInterval": 25_000,
+        "maxPayload": 2_097_152,
+    }
+    assert opened | {"sid": ""} == polled | {"sid": "", "upgrades": []}
+    async with raw(hub.url, hub.token) as client:
+        await client.send("40/other,{}")
+        refused = await client.until(lambda frame: frame.startswith("44"))
+        assert refused == '44/other,"Unable to connect"'

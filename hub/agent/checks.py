@@ -13,7 +13,7 @@ import msgspec
 from hub.core.errors import InvalidRequest, InvalidValue, UnknownType
 from hub.core.log_operations import check_entry_type
 from hub.core.requests import Attachment, ContextId, ContextType, Id, UserId
-from hub.core.values import check, clean_text
+from hub.core.values import MAX_DEPTH, check, clean_text
 
 
 def checked_context_id(id: object) -> str | None:
@@ -64,15 +64,16 @@ def checked_text(text: str, name: str) -> str:
     return clean_text(text)
 
 
-def checked_members(value: Any, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Members that are given as a mapping or as pairs, and by keywords. Raises InvalidValue, which names the place."""
+def checked_members(value: Any, more: Mapping[str, Any] | None = None, *, depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """Members that are given as a mapping or as pairs, and by keywords; ``depth`` counts the mapping itself. Raises
+    InvalidValue, which names the place."""
     if isinstance(value, Mapping):
         pairs: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
         pairs = value
     else:
         raise InvalidValue(f"the value: a {type(value).__name__}, not a mapping", path="")
-    checked: dict[str, Any] = check({**dict(pairs), **(more or {})})
+    checked: dict[str, Any] = check({**dict(pairs), **(more or {})}, depth=depth)
     return checked
 
 

@@ -30,7 +30,7 @@ async def connect(
 
     New contexts of this process go to that hub while it lasts. ``token`` is text, or a function (async or not) that gives
     it for each connection. ``wait``: seconds to try for until the hub is there. At the end what was written is confirmed
-    for up to ``leave`` seconds. ``config`` is that of the contexts that are opened.
+    for up to ``leave`` seconds, also when the process is to exit. ``config`` is that of the contexts that are opened.
 
     Raises Unavailable, Unauthorized, Forbidden; at the end Unconfirmed, which says how many writes the hub did not confirm,
     or the first write that was refused and that nobody had heard of.
@@ -43,6 +43,8 @@ async def connect(
         try:
             await client._end(leave)
         except HubError as unsaid:
+            if isinstance(error, SystemExit):  # which would say nothing
+                raise
             error.add_note(f"and {unsaid.code}: {unsaid.message}")
         raise
     await client._end(leave)

@@ -12,7 +12,7 @@ import socketio
 from socketio.exceptions import SocketIOError
 
 from hub.agent.waiting import spread
-from hub.core.errors import Forbidden, HubError, Removed, Unauthorized, Unavailable, error_from_wire
+from hub.core.errors import Forbidden, HubError, RateLimited, Removed, Unauthorized, Unavailable, error_from_wire
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class Connection:
         self._on_down = on_down
         self._now: _Attempt | None = None
         self._up = False
+        self._before: str | None = None  # the hub's name for the last connection
         self._answers: set[asyncio.Future[dict[str, Any]]] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -85,7 +86,13 @@ class Connection:
         await self.http.close()
 
     async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """A request's answer, ``ok`` included. Raises Lost."""
+        """A request's answer, ``ok`` included. Who is told to ask later does so. Raises Lost."""
+        while (after := _later(reply := await self._request(name, payload))) is not None:
+            _log.debug("the hub takes %s in %.1f s", name, after)
+            await asyncio.sleep(after / 2 + spread(after))  # not before, and not all at once
+        return reply
+
+    async def _request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         now = self._now
         if now is None or not self._up:
             raise Lost
@@ -132,7 +139,7 @@ class Connection:
         now = self._now = _Attempt(self.http, self._on_event)
         try:
             async with asyncio.timeout(ATTEMPT):
-                auth = {"token": await self.token()}
+                auth = {"token": await self.token(), **({"previous": self._before} if self._before else {})}
                 await now.sio.connect(
                     self.url,
                     auth=auth,
@@ -147,6 +154,9 @@ class Connection:
         except BaseException:
             await self._leave()
             raise
+        self._before = now.sio.get_sid()
+        if isinstance(hello.get("previous"), dict):
+            _log.warning("the hub had ended the last connection: %s", hello["previous"].get("reason"))
         self._up = True
         self._on_up(hello)
         return None
@@ -259,6 +269,16 @@ class _Attempt:
 
     def _disconnected(self, *_: Any) -> None:
         self.end()
+
+
+def _later(reply: dict[str, Any]) -> float | None:
+    """Seconds after which the hub wants to be asked again, if the answer says so."""
+    error = reply.get("error")
+    if not isinstance(error, dict) or error.get("code") != RateLimited.code:
+        return None
+    details = error.get("details")
+    after = details.get("retry_after_ms") if isinstance(details, dict) else None
+    return after / 1000 if isinstance(after, int | float) else None
 
 
 def _for_good(code: int, reason: str) -> HubError:

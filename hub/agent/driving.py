@@ -9,10 +9,28 @@ import threading
 from collections.abc import Awaitable
 from concurrent.futures import Future
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary, WeakSet
 
+UNTAKEN_SECONDS: Final = 0.25
+"""How long the exception of a task may wait for somebody to take it. asyncio itself tells only once nobody could any more,
+which is never for a task that is kept somewhere."""
+
 _driver: ContextVar[Driver | None] = ContextVar("hub_driver", default=None)
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that knows whether somebody waits for it, or asked to be told of its end."""
+
+    watched = False
+
+    def add_done_callback(self, fn: Any, /, *, context: contextvars.Context | None = None) -> None:
+        self.watched = True
+        super().add_done_callback(fn, context=context)
+
+    def when_done(self, fn: Any) -> None:
+        """``add_done_callback`` for who does not count."""
+        super().add_done_callback(fn)
 
 
 class Driver:
@@ -51,6 +69,16 @@ class Driver:
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """The coroutine started a task."""
         self._children.add(task)
+        if isinstance(task, _Task):
+            task.when_done(self._child_ended)
+
+    def _child_ended(self, task: _Task) -> None:
+        if not task.watched and _is_untaken(task):
+            task.get_loop().call_later(UNTAKEN_SECONDS, self._look_whether_taken, task)
+
+    def _look_whether_taken(self, task: _Task) -> None:
+        if not task.watched and _is_untaken(task):
+            self.failed(task.exception())
 
     def _set_running(self, loop: asyncio.AbstractEventLoop, main: asyncio.Task[Any]) -> None:
         with self._lock:
@@ -63,12 +91,18 @@ class Driver:
             loop = runner.get_loop()
             loop.set_exception_handler(self._unhandled)
             main = loop.create_task(awaitable if inspect.iscoroutine(awaitable) else _as_coroutine(awaitable))
+            loop.set_task_factory(self._make)
             self._set_running(loop, main)
             try:
                 return loop.run_until_complete(main)
             finally:
                 with self._lock:
                     self._running = None
+
+    def _make(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        task = _Task(coro, loop=loop, **options)
+        self.adopt(task)
+        return task
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
@@ -142,13 +176,15 @@ class LooseTasks:
             self._loop.set_exception_handler(self._handler)
 
     def _make(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        context: contextvars.Context | None = options.get("context")
+        driver = _driver.get() if context is None else context.get(_driver)
+        owned = driver is not None and driver.loop is loop
         if self._factory is not None:
             task: Any = self._factory(loop, coro, **options)
         else:
-            task = asyncio.Task(coro, loop=loop, **options)
-        context: contextvars.Context | None = options.get("context")
-        driver = _driver.get() if context is None else context.get(_driver)
-        if driver is not None and driver.loop is loop:
+            task = (_Task if owned else asyncio.Task)(coro, loop=loop, **options)
+        if owned:
+            assert driver is not None
             driver.adopt(task)
             self._owners[task] = driver
         return task
@@ -158,9 +194,24 @@ class LooseTasks:
             self._handler(loop, context)
         else:
             loop.default_exception_handler(context)
-        driver = self._owners.get(context.get("task") or context.get("future"))
-        if driver is not None:
+        task = context.get("task") or context.get("future")
+        driver = self._owners.get(task) if task is not None else _driver_of(context.get("handle"))
+        if driver is not None and driver.loop is loop:
             driver.failed(context.get("exception"))
+
+
+def _is_untaken(task: asyncio.Task[Any]) -> bool:
+    """Whether a task that is done raised, and nobody has asked it for that yet."""
+    untaken: bool = task._log_traceback
+    return untaken
+
+
+def _driver_of(handle: Any) -> Driver | None:
+    """Whose callback failed, by the context that it runs in; uvloop, and asyncio since 3.12, call the handler in it."""
+    if handle is None:
+        return None
+    context: contextvars.Context | None = getattr(handle, "_context", None)
+    return _driver.get() if context is None else context.get(_driver)
 
 
 async def _as_coroutine(awaitable: Awaitable[Any]) -> Any:

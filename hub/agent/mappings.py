@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from hub.agent.checks import checked_members
 from hub.agent.writer import Writer
@@ -25,7 +25,7 @@ from hub.core.requests import (
     StateRemove,
 )
 from hub.core.state import ContextState
-from hub.core.values import check, json_size
+from hub.core.values import MAX_DEPTH, check, json_size
 
 
 class Section(MutableMapping[str, Any]):
@@ -34,6 +34,9 @@ class Section(MutableMapping[str, Any]):
     Values are JSON; anything else raises InvalidValue, which names the place. Nested values are copies: change one and
     assign it again.
     """
+
+    _depth: ClassVar = MAX_DEPTH + 1
+    """Levels that it may have: each value is set by itself."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -81,7 +84,7 @@ class Section(MutableMapping[str, Any]):
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Set several keys in one change."""
-        values = checked_members(other, more)
+        values = checked_members(other, more, depth=self._depth)
         if values:
             self._writer.apply(self._all(values), json_size(values) + 100)
 
@@ -91,7 +94,7 @@ class Section(MutableMapping[str, Any]):
 
     def replace(self, value: Mapping[str, Any]) -> None:
         """Let it be exactly ``value``, in one change."""
-        values = checked_members(value)
+        values = checked_members(value, depth=self._depth)
         operations = [self._delete(key) for key in self if key not in values] + self._all(values)
         if operations:
             self._writer.apply(operations, json_size(values) + 100)
@@ -141,6 +144,8 @@ class MetadataMapping(Section):
 
 class StateMapping(Section):
     """Session state. Where a ``path`` is asked for, a text that begins with "/" is a JSON Pointer, any other a key."""
+
+    _depth: ClassVar = MAX_DEPTH
 
     def _part(self, state: ContextState) -> dict[str, Any]:
         return _member(state, "state")

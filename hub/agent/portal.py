@@ -54,6 +54,8 @@ def connect_sync(
     except BaseException as error:
         client.leave()
         if (unsaid := ended.exception()) is not None:
+            if isinstance(error, SystemExit):  # which would say nothing
+                raise unsaid from None
             error.add_note(f"and {unsaid}")
         raise
     finally:

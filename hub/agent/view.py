@@ -211,9 +211,9 @@ def _adopt(state: ContextState, mine: list[Part], theirs: list[Part]) -> bool:
         if own["kind"] != "log.add" or confirmed["kind"] != "log.add":
             return False
         added: Any = confirmed["entry"]
-        if {**own["entry"], "timestamp": added["timestamp"]} != added or state.log.get(added["id"]) is None:
+        if {**own["entry"], "timestamp": added["timestamp"]} != added or added["id"] not in state.log:
             return False
         times.append((added["id"], added["timestamp"]))
     for id, timestamp in times:
-        state.log.find(id).timestamp = timestamp
+        state.log.restamp(id, timestamp)
     return True

@@ -145,7 +145,7 @@ class Writer:
     def add_by_broadcast(self, op: LogAdd) -> None:
         """Add an entry that goes to every context, unless it came already. Only where the view is the record."""
         with self.lock:
-            if self.closed_by is None and self.view.state.log.get(str(op.id)) is None:
+            if self.closed_by is None and str(op.id) not in self.view.state.log:
                 self._write(Apply(context=self.id, ops=[op]), 200)
         self.link.wake(self)
 

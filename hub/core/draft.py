@@ -116,7 +116,8 @@ class Draft:
         return answer
 
     def _answer(self, position: Position, result: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = {"epoch": position.epoch, "seq": position.seq, **result}
+        epoch, seq = position
+        answer: dict[str, Any] = {"epoch": epoch, "seq": seq, **result}
         if self.named:
             versions = self.state.document["versions"]
             answer["versions"] = {name: versions[name] for name in self.named}

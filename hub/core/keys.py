@@ -1,12 +1,15 @@
 """Which requests a context has applied, so that a retry gets the first outcome and changes nothing.
 
 A key ``writer/n`` belongs to a writer that counts: of the last 256 writers the outcomes of the last 64 n are kept. Any
-other key is kept among the last 256 of its sort.
+other key is kept among the last 256 of its sort. Most outcomes are never asked for again: they are kept as text, which
+takes little, and which a mirror keeps as it is.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import re
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +19,8 @@ from hub.core.errors import KeyExpired, KeyReused
 
 _pack: Final = msgspec.msgpack.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder(tuple[str, dict[str, Any]]).decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 WRITERS: Final = 256
 """Writers that are remembered, and keys of the other sort."""
@@ -25,18 +30,96 @@ MAX_KEY: Final = 200
 """Characters of a key."""
 
 Outcome = bytes
-"""Digest of the payload and the result that was answered, packed: most are never asked for again."""
+"""Digest of the payload and the result that was answered, packed."""
+
+_RECENT: Final = 16
+"""Outcomes that are kept one by one, until there are so many: joining them each time would cost more than the change."""
+_LINES: Final = re.compile(r"(?:\n[0-9]{1,15} [^\W_]+ (?:[0-9]{1,15}|\{[^\n]*\}))+")
 
 
 class _Writer:
-    """``outcomes`` by n, all of them within 64 of ``highest``; ``last`` is the seq of the writer's newest change."""
+    """Outcomes of one writer; ``last`` is the seq of the writer's newest change.
 
-    __slots__ = ("highest", "last", "outcomes")
+    Each is a line ``"\\n<n> <digest> <result>"``; the result is a seq if it is nothing but a position in ``epoch``, else
+    JSON. ``lines`` has them by rising n, then come those of ``recent``. Some are older than the last 64: they count no
+    more, and go when the recent ones join the others.
+    """
 
-    def __init__(self) -> None:
-        self.highest = 0
+    __slots__ = ("epoch", "highest", "last", "lines", "recent")
+
+    def __init__(self, epoch: str) -> None:
+        self.epoch = epoch
+        self.highest = -1
         self.last = 0
-        self.outcomes: dict[int, Outcome] = {}
+        self.lines = ""
+        self.recent: list[str] | None = None
+
+    def find(self, n: int) -> tuple[str, dict[str, Json]] | None:
+        """Digest and result."""
+        for number, digest, result in self.all():
+            if number == n:
+                return digest, result
+        return None
+
+    def all(self) -> Iterator[tuple[int, str, dict[str, Json]]]:
+        """Every n with its digest and result."""
+        for line in self.text().split("\n")[1:]:
+            n, digest, result = line.split(" ", 2)
+            yield int(n), digest, _decode(result) if result[0] == "{" else {"epoch": self.epoch, "seq": int(result)}
+
+    def put(self, n: int, seq: int, digest: str, result: dict[str, Json]) -> Undo:
+        """Keep an outcome. Raises ValueError, TypeError or AttributeError for a wrong one."""
+        if not digest.isalnum():
+            raise ValueError(f"{digest!r} is no digest")
+        at = result.get("seq")
+        if len(result) == 2 and type(at) is int and 0 <= at < 10**15 and result.get("epoch") == self.epoch:
+            line = f"\n{n} {digest} {at}"
+        else:
+            line = f"\n{n} {digest} {_encode(result).decode()}"
+        lines, recent, highest, last = self.lines, self.recent, self.highest, self.last
+        if seq > last:  # a field that was loaded may be ahead of the change
+            self.last = seq
+        if n > highest:
+            self.highest = n
+            if recent is not None and len(recent) < _RECENT:
+                recent.append(line)
+                return partial(self._drop_recent, highest, last)
+            if not lines:
+                self.lines = line
+            elif recent is None:
+                self.recent = [line]
+            else:
+                self.lines, self.recent = self.text() + line, None
+        elif n > highest - OUTCOMES:
+            kept = {_number(line): line for line in _split(self.text())} | {n: line}
+            self.lines, self.recent = "".join(kept[n] for n in sorted(kept)), None
+        return partial(self._restore, lines, recent, highest, last)
+
+    def _drop_recent(self, highest: int, last: int) -> None:
+        assert self.recent
+        self.recent.pop()
+        self.highest, self.last = highest, last
+
+    def _restore(self, lines: str, recent: list[str] | None, highest: int, last: int) -> None:
+        self.lines, self.recent, self.highest, self.last = lines, recent, highest, last
+
+    def text(self) -> str:
+        """The lines of the last 64 n."""
+        lines = self.lines + "".join(self.recent) if self.recent else self.lines
+        oldest = self.highest - OUTCOMES
+        at = max(lines.find(f"\n{oldest + 1} "), 0)  # it is there if the writer writes to nothing else
+        while at >= 0 and _number(lines, at) <= oldest:
+            at = lines.find("\n", at + 1)
+        return lines[at:] if at >= 0 else ""
+
+
+def _number(lines: str, at: int = 0) -> int:
+    """The n of the line that begins there."""
+    return int(lines[at + 1 : lines.index(" ", at)])
+
+
+def _split(lines: str) -> list[str]:
+    return [f"\n{line}" for line in lines.split("\n")[1:]]
 
 
 class KeyTable:
@@ -53,66 +136,47 @@ class KeyTable:
         """The first outcome of a key, or None if it was never applied. Raises KeyReused, KeyExpired."""
         name, n = split_key(key)
         if n is None:
-            outcome = self._others[key][1] if key in self._others else None
+            outcome = _unpack(self._others[key][1]) if key in self._others else None
         else:
             writer = self._writers.get(name)
-            outcome = writer.outcomes.get(n) if writer else None
-            if writer and outcome is None and n <= writer.highest - OUTCOMES:
+            if writer is None or n > writer.highest:
+                return None
+            if n <= writer.highest - OUTCOMES:
                 raise KeyExpired(f"{key!r} is older than the last {OUTCOMES} requests of its writer; use a new key")
+            outcome = writer.find(n)
         if outcome is None:
             return None
-        first, result = _unpack(outcome)
+        first, result = outcome
         if first != digest:
             raise KeyReused(f"{key!r} was used for another request; use a new key")
         return result
 
     def apply(self, part: Key, seq: int) -> Undo:
         """Remember an outcome. Returns what takes it back."""
-        outcome = _pack((part["digest"], part["result"]))
         name, n = split_key(part["key"])
         if n is None:
-            return self._add_other(name, seq, outcome)
+            return self._add_other(name, seq, _pack((part["digest"], part["result"])))
         writer = self._writers.get(name)
         if writer is None:
-            return self._add_writer(name, n, seq, outcome)
-        outcomes, highest, last = writer.outcomes, writer.highest, writer.last
-        before = outcomes.get(n)
-        gone: list[tuple[int, Outcome]] = []
-        if n > highest:
-            for old in range(highest - OUTCOMES + 1, min(n - OUTCOMES, highest) + 1):
-                if kept := outcomes.pop(old, None):
-                    gone.append((old, kept))
-            writer.highest = n
-        if n > highest - OUTCOMES:
-            outcomes[n] = outcome
-        if seq > last:  # a field that was loaded may be ahead of the change
-            writer.last = seq
-        return partial(self._forget, writer, n, before, gone, highest, last)
+            return self._add_writer(name, n, seq, part)
+        return writer.put(n, seq, part["digest"], part["result"])
 
-    def _add_writer(self, name: str, n: int, seq: int, outcome: Outcome) -> Undo:
+    def _add_writer(self, name: str, n: int, seq: int, part: Key) -> Undo:
+        epoch = part["result"].get("epoch")
+        writer = _Writer(epoch if isinstance(epoch, str) else "")
+        writer.put(n, seq, part["digest"], part["result"])
+        writer.last = seq
         evicted: tuple[str, _Writer] | None = None
         if len(self._writers) >= WRITERS:  # the one that has been silent for longest goes
             oldest = min(self._writers, key=lambda name: self._writers[name].last)
             evicted = oldest, self._writers.pop(oldest)
-        writer = self._writers[name] = _Writer()
-        writer.highest, writer.last = n, seq
-        writer.outcomes[n] = outcome
+        self._writers[name] = writer
         return partial(self._forget_writer, name, evicted)
 
     def _forget_writer(self, name: str, evicted: tuple[str, _Writer] | None) -> None:
         del self._writers[name]
         if evicted:
             self._writers[evicted[0]] = evicted[1]
-
-    def _forget(
-        self, writer: _Writer, n: int, before: Outcome | None, gone: list[tuple[int, Outcome]], highest: int, last: int
-    ) -> None:
-        if before is None:
-            writer.outcomes.pop(n, None)
-        else:
-            writer.outcomes[n] = before
-        writer.outcomes.update(gone)
-        writer.highest, writer.last = highest, last
 
     def _add_other(self, key: str, seq: int, outcome: Outcome) -> Undo:
         before = self._others.pop(key, None)
@@ -136,6 +200,11 @@ class KeyTable:
         if gone:
             self._others = {gone[0]: gone[1], **self._others}
 
+    @property
+    def full(self) -> bool:
+        """Whether the next key of some sort pushes out another's."""
+        return len(self._writers) >= WRITERS or len(self._others) >= WRITERS
+
     def fields(self) -> list[str]:
         """The fields that a mirror of this table has."""
         return [f"w/{name}" for name in self._writers] + [f"k/{key}" for key in self._others]
@@ -149,10 +218,16 @@ class KeyTable:
             seq, outcome = self._others[name]
             return [seq, *_unpack(outcome)]
         writer = self._writers.get(name)
-        return writer and [
-            writer.last,
-            [[n, *_unpack(outcome)] for n, outcome in sorted(writer.outcomes.items())],
-        ]
+        return writer and [writer.last, writer.epoch, writer.text()]
+
+    def parts(self) -> Iterator[Key]:
+        """The parts that make the table anew."""
+        for name, writer in self._writers.items():
+            for n, digest, result in writer.all():
+                yield {"kind": "key", "key": f"{name}/{n}", "digest": digest, "result": result}
+        for key, (_, outcome) in self._others.items():
+            digest, result = _unpack(outcome)
+            yield {"kind": "key", "key": key, "digest": digest, "result": result}
 
     def load(self, field: str, value: Json) -> None:
         """Take back what ``dump`` gave. Raises LookupError, TypeError or ValueError for anything else."""
@@ -162,11 +237,24 @@ class KeyTable:
             self._others[name] = (seq, _pack((digest, result)))
             self._in_order = False
             return
-        last, outcomes = value
-        writer = _Writer()
-        writer.last = last
-        writer.outcomes = {n: _pack((digest, result)) for n, digest, result in outcomes}
-        writer.highest = max(writer.outcomes)
+        if len(value) == 2:  # from before lines: a list of n, digest and result
+            last, outcomes = value
+            writer = _Writer("")
+            for n, digest, result in outcomes:
+                writer.put(n, last, digest, result)
+            if not writer.lines:
+                raise ValueError("a writer without outcomes")
+            self._writers[name] = writer
+            return
+        last, epoch, lines = value
+        if not isinstance(last, int) or not isinstance(epoch, str) or not _LINES.fullmatch(lines):
+            raise ValueError("not the outcomes of a writer")
+        writer = _Writer(epoch)
+        writer.last, writer.lines = last, lines
+        numbers = [_number(line) for line in _split(lines)]
+        if sorted(set(numbers)) != numbers:
+            raise ValueError("the outcomes of a writer are not in order")
+        writer.highest = numbers[-1]
         self._writers[name] = writer
 
 
@@ -176,6 +264,7 @@ def field_of(key: str) -> str:
     return f"k/{key}" if n is None else f"w/{name}"
 
 
+@lru_cache(1024)  # a key is looked up, kept and mirrored in one go
 def split_key(key: str) -> tuple[str, int | None]:
     """``("writer", n)`` of a key of the form ``writer/n``; n is None for any other text."""
     name, _, number = key.rpartition("/")

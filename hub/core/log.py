@@ -1,12 +1,36 @@
-"""A context's log: entries in order, text that grows at the price of the text added."""
+"""A context's log: entries in order, text that grows at the price of the text added.
+
+Most entries are never touched again, so an entry is kept packed, as the bytes that a mirror keeps of it too. What is
+written to is opened, and stays open while it is among the last few that were.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Final, cast, overload
+
+import msgspec
 
 from hub.core.changes import Entry, Json, LogAppend, LogUpdate, Undo
 from hub.core.values import json_size, utf16_length
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder().decode
+
+_MEMBERS: Final = frozenset({"no", "id", "type", "heading", "content", "kvps", "timestamp"})
+_CANNOT_PACK: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What packing raises for a text with half a surrogate pair, say."""
+
+MOST_OPEN: Final = 4
+"""Small entries of a log that are open at a time."""
+SMALL: Final = 4_096
+"""Bytes up to which an open entry is packed again. A larger one stays open: packing and opening it in turns would cost
+what it takes, whatever is written to it."""
+
+
+Before = tuple[str, str, dict[str, Json], int, tuple[list[str], int, int] | None]
+"""What an update replaces of an entry; its text only if there is another one."""
 
 
 class LogEntry:
@@ -52,33 +76,34 @@ class LogEntry:
             entry["cut"] = self.cut
         return entry
 
-    def append(self, part: LogAppend) -> Undo:
+    def append(self, part: LogAppend) -> None:
         """Add text at the end. Raises LookupError if the text does not begin where the content ends."""
-        text, length, units = part["text"], self.length, self.units
+        text, units = part["text"], self.units
         if part["at"] != units:
             raise LookupError(f"text at {part['at']}, the entry ends at {units}")
-        self.units = units + utf16_length(text)
-        self.length = length + len(text)
+        self.units = units + (len(text) if text.isascii() else utf16_length(text))
+        self.length += len(text)
         self._pieces.append(text)
-        return partial(self._cut_back, length, units)
 
-    def _cut_back(self, length: int, units: int) -> None:
+    def cut_back(self, length: int, units: int) -> None:
+        """Take text from the end: so many characters and code units stay."""
         if len(self._pieces) > 1 and self.length - len(self._pieces[-1]) == length:
             self._pieces.pop()
         else:
             self._pieces = [self.content[:length]]
         self.length, self.units = length, units
 
-    def update(self, part: LogUpdate) -> Undo:
-        """Replace what the part names, merge its pairs. Raises TypeError if it has a wrong value; nothing is changed then."""
+    def update(self, part: LogUpdate) -> Before:
+        """Replace what the part names, merge its pairs. Returns what ``restore`` takes. Raises TypeError if it has a wrong
+        value; nothing is changed then."""
         kvps = self.kvps
         if "gone" in part:
             gone = frozenset(part["gone"])
             kvps = {key: value for key, value in kvps.items() if key not in gone}
         if "kvps" in part:
             kvps = kvps | part["kvps"]
-        before = (self.type, self.heading, self.kvps, self.cut)
         text = (self._pieces, self.length, self.units) if "content" in part else None
+        before: Before = (self.type, self.heading, self.kvps, self.cut, text)
         if text:
             content = part["content"]
             units = utf16_length(content)
@@ -87,10 +112,11 @@ class LogEntry:
         self.heading = part.get("heading", self.heading)
         self.cut = part.get("cut", self.cut)
         self.kvps = kvps
-        return partial(self._restore, before, text)
+        return before
 
-    def _restore(self, before: tuple[str, str, dict[str, Json], int], text: tuple[list[str], int, int] | None) -> None:
-        self.type, self.heading, self.kvps, self.cut = before
+    def restore(self, before: Before) -> None:
+        """Be as before an update."""
+        self.type, self.heading, self.kvps, self.cut, text = before
         if text:  # otherwise the pieces are not the update's: reading may have joined them since
             self._pieces, self.length, self.units = text
 
@@ -99,45 +125,151 @@ class LogState:
     """The entries of one log. Another id means another log: the old one was reset.
 
     A reader may hold the newest entries only: ``first`` is the number of the oldest one held, 0 if all are here.
+    An entry that is given out is for reading, and is as it was then: later writes may not show in it.
     """
 
-    __slots__ = ("_by_id", "entries", "first", "id")
+    __slots__ = ("_held", "_index", "_open", "first", "id")
 
     def __init__(self, id: str, entries: Iterable[Entry] = (), first: int | None = None) -> None:
         """Without ``first``, the first entry tells it."""
         self.id = id
-        self.entries = [LogEntry(entry) for entry in entries]
-        self.first = first if first is not None else self.entries[0].no if self.entries else 0
-        self._by_id = {entry.id: entry for entry in self.entries}
+        self._held: list[bytes | LogEntry] = []
+        self._index: dict[str, int] = {}
+        self._open: tuple[int, ...] = ()  # indices of entries that may be packed again, oldest first
+        self.first = first or 0
+        for entry in entries:
+            if first is None:
+                first = self.first = entry["no"]
+            self._index[entry["id"]] = len(self._held)
+            self._held.append(_packed(entry))
 
     @property
     def length(self) -> int:
         """How many entries the log has, held here or not. It is also the next entry's number."""
-        return self.first + len(self.entries)
+        return self.first + len(self._held)
+
+    @property
+    def entries(self) -> Entries:
+        """Those held, in order."""
+        return Entries(self._held)
+
+    def __contains__(self, id: str) -> bool:
+        """Whether the entry of that id is held."""
+        return id in self._index
 
     def get(self, id: str) -> LogEntry | None:
         """The entry of that id, if it is held."""
-        return self._by_id.get(id)
+        index = self._index.get(id)
+        return None if index is None else _opened(self._held[index])
 
     def find(self, id: str) -> LogEntry:
         """The entry of that id. Raises LookupError if it is not held."""
-        return self._by_id[id]
+        return _opened(self._held[self._index[id]])
 
     def find_if_held(self, id: str) -> LogEntry | None:
         """The entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
-        return self._by_id.get(id) if self.first else self._by_id[id]
+        index = self._index.get(id)
+        if index is not None:
+            held = self._held[index]
+            return held if type(held) is LogEntry else _opened(held)
+        self._check_held_whole(id)
+        return None
+
+    def packed(self, id: str) -> bytes | None:
+        """The entry as msgpack, if it is held and all of it can be packed."""
+        index = self._index.get(id)
+        if index is None:
+            return None
+        held = self._held[index]
+        if isinstance(held, bytes):
+            return held
+        try:
+            return _pack(held.to_json())
+        except _CANNOT_PACK:
+            return None
 
     def add(self, entry: Entry) -> Undo:
         """Add an entry at the end. Raises LookupError if it is not the next one of this log."""
-        if entry["no"] != self.first + len(self.entries) or entry["id"] in self._by_id:
-            raise LookupError(f"entry {entry['no']} {entry['id']!r} is not the next one")
-        added = LogEntry(entry)
-        self._by_id[added.id] = added
-        self.entries.append(added)
+        index, id = len(self._held), entry["id"]
+        if entry["no"] != self.first + index or id in self._index:
+            raise LookupError(f"entry {entry['no']} {id!r} is not the next one")
+        packed = _packed(entry)
+        self._index[id] = index
+        self._held.append(packed)
         return self._drop_last
 
     def _drop_last(self) -> None:
-        del self._by_id[self.entries.pop().id]
+        self._held.pop()
+        _, index = self._index.popitem()
+        if index in self._open:
+            self._open = tuple(other for other in self._open if other != index)
+
+    def append(self, part: LogAppend) -> Undo | None:
+        """Add text to an entry; None if it may be one that is not held. Raises LookupError if there is none, or if the
+        text does not begin where the content ends."""
+        index = self._index.get(part["id"])
+        if index is None:
+            self._check_held_whole(part["id"])
+            return None
+        held = self._held[index]
+        entry = held if type(held) is LogEntry else self._open_entry(index)
+        length, units = entry.length, entry.units
+        entry.append(part)
+        return partial(self._cut_back, index, entry, length, units)
+
+    def _cut_back(self, index: int, entry: LogEntry, length: int, units: int) -> None:
+        self._put_back(index, entry)
+        entry.cut_back(length, units)
+
+    def update(self, part: LogUpdate) -> Undo | None:
+        """Change what the part names; None if the entry may be one that is not held. Raises LookupError if there is none,
+        TypeError if the part has a wrong value."""
+        index = self._index.get(part["id"])
+        if index is None:
+            self._check_held_whole(part["id"])
+            return None
+        entry = self._open_entry(index)
+        return partial(self._restore, index, entry, entry.update(part))
+
+    def _restore(self, index: int, entry: LogEntry, before: Before) -> None:
+        self._put_back(index, entry)
+        entry.restore(before)
+
+    def restamp(self, id: str, timestamp: str) -> None:
+        """Give an entry another time. Raises LookupError if it is not held."""
+        self._open_entry(self._index[id]).timestamp = timestamp
+
+    def _check_held_whole(self, id: str) -> None:
+        if not self.first:
+            raise LookupError(id)
+
+    def _open_entry(self, index: int) -> LogEntry:
+        held = self._held[index]
+        if isinstance(held, LogEntry):
+            return held
+        entry = _opened(held)
+        self._put(index, entry)
+        return entry
+
+    def _put_back(self, index: int, entry: LogEntry) -> None:
+        """Have an entry open that a write was made to. If it was packed since, it is still as it was then: what was
+        written to another copy meanwhile was taken back before, but for its time."""
+        held = self._held[index]
+        if held is not entry:
+            entry.timestamp = _opened(held).timestamp
+            self._put(index, entry)
+
+    def _put(self, index: int, entry: LogEntry) -> None:
+        self._held[index] = entry
+        if index not in self._open:
+            self._open += (index,)
+        if len(self._open) > MOST_OPEN:
+            first, self._open = self._open[0], self._open[1:]
+            oldest = self._held[first]
+            if isinstance(oldest, LogEntry) and oldest.length <= SMALL:
+                packed = _packed(oldest.to_json())
+                if isinstance(packed, bytes) and len(packed) <= SMALL:
+                    self._held[first] = packed
 
     def tail(self, count: int, most_bytes: int, before: int | None = None) -> list[Entry]:
         """The newest entries held (before number ``before``), oldest first.
@@ -145,9 +277,9 @@ class LogState:
         At most ``count`` whole ones and ``most_bytes`` of JSON, but one at least if there is any and ``count`` allows it.
         """
         picked: list[Entry] = []
-        end = len(self.entries) if before is None else min(max(before - self.first, 0), len(self.entries))
+        end = len(self._held) if before is None else min(max(before - self.first, 0), len(self._held))
         for index in range(end - 1, max(end - count, 0) - 1, -1):
-            entry = self.entries[index].to_json()
+            entry = _json(self._held[index])
             most_bytes -= json_size(entry)
             if most_bytes < 0 and picked:
                 break
@@ -157,4 +289,45 @@ class LogState:
 
     def to_json(self) -> dict[str, Json]:
         """``{id, entries}``, as snapshots have it."""
-        return {"id": self.id, "entries": [entry.to_json() for entry in self.entries]}
+        return {"id": self.id, "entries": [_json(held) for held in self._held]}
+
+
+class Entries(Sequence[LogEntry]):
+    """Entries of a log for reading, each made when it is asked for."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, held: list[bytes | LogEntry]) -> None:
+        self._held = held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @overload
+    def __getitem__(self, index: int) -> LogEntry: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[LogEntry]: ...
+
+    def __getitem__(self, index: int | slice) -> LogEntry | list[LogEntry]:
+        held = self._held[index]
+        return [_opened(one) for one in held] if isinstance(held, list) else _opened(held)
+
+
+def _packed(entry: Entry) -> bytes | LogEntry:
+    """An entry as it is held. Raises LookupError, TypeError or AttributeError if it is none."""
+    content = entry["content"]
+    if entry.keys() != _MEMBERS or type(content) is not str or type(entry["kvps"]) is not dict:
+        entry = LogEntry(entry).to_json()  # checked, and without what is none of an entry's members
+    try:
+        return _pack(entry)
+    except _CANNOT_PACK:
+        return LogEntry(entry)
+
+
+def _opened(held: bytes | LogEntry) -> LogEntry:
+    return LogEntry(_unpack(held)) if isinstance(held, bytes) else held
+
+
+def _json(held: bytes | LogEntry) -> Entry:
+    return cast(Entry, _unpack(held)) if isinstance(held, bytes) else held.to_json()

@@ -31,7 +31,7 @@ def log_add(draft: Draft, op: LogAdd) -> None:
     check_entry_type(op.type)
     id = op.id or draft.request.make_id(draft.index)
     log = draft.state.log
-    if log.get(id):
+    if id in log:
         raise Exists(f"the log has an entry {id!r} already")
     content, over = cut_content(op.content, draft.limits)
     entry: Entry = {
@@ -102,8 +102,9 @@ def log_reset(draft: Draft, op: LogReset) -> None:
 
 def progress_set(draft: Draft, op: ProgressSet) -> None:
     """Say what goes on. Raises NotFound if there is no such entry."""
-    if op.entry is not None:
-        _find(draft, op.entry)
+    log = draft.state.log
+    if op.entry is not None and op.entry not in log and not log.first:
+        raise _not_there(op.entry)
     progress = {"text": cut(op.text, draft.limits.progress), "entry": op.entry, "active": op.active}
     if progress != draft.document["progress"]:
         draft.replace(progress, "progress")
@@ -129,4 +130,8 @@ def _find(draft: Draft, id: str) -> LogEntry | None:
     try:
         return draft.state.log.find_if_held(id)
     except LookupError:
-        raise NotFound(f"the log has no entry {id!r}; it may have been reset") from None
+        raise _not_there(id) from None
+
+
+def _not_there(id: str) -> NotFound:
+    return NotFound(f"the log has no entry {id!r}; it may have been reset")

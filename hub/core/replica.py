@@ -57,11 +57,7 @@ class Replica:
 
     def changes(self) -> list[Change]:
         """What the pending writes did, in order, at the positions that they have once they are confirmed."""
-        return [
-            Change(pending.worked.position, pending.worked.parts)
-            for pending in self.pending
-            if pending.worked.position is not None
-        ]
+        return [change for pending in self.pending if (change := pending.worked.change) is not None]
 
     def confirm(self) -> list[Change]:
         """The record has all pending writes as they are. Returns their changes, in order."""
@@ -131,10 +127,9 @@ class Replica:
             yield self.state
         finally:
             for pending in self.pending:
-                worked = pending.worked
-                if worked.position is not None:
-                    undo = self.state.apply(Change(worked.position, worked.parts))
-                    pending.worked = worked._replace(undo=undo)
+                change = pending.worked.change
+                if change is not None:
+                    pending.worked = pending.worked._replace(undo=self.state.apply(change))
 
 
 def _undo(pending: list[Pending]) -> None:

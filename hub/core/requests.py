@@ -198,27 +198,42 @@ class Author:
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-@dataclass(frozen=True)
 class Request:
-    """A body with who asks and when; both stay as they are however often it is worked out."""
+    """A body with who asks and when; all stay as they are however often it is worked out.
 
-    body: AnyBody
-    author: Author
-    now: str
-    """ISO 8601 UTC, from the one who received the request."""
-    nonce: str = ""
-    """Stands for the key in the ids that are made, when there is none."""
-    no: int = 0
-    """With a creation: the context's number."""
+    ``now`` is ISO 8601 UTC, from the one who received the request; ``nonce`` stands for the key in the ids that are made,
+    when there is none; ``no`` is the context's number, with a creation.
+    """
+
+    __slots__ = ("_digest", "_size", "author", "body", "no", "nonce", "now")
+
+    def __init__(self, body: AnyBody, author: Author, now: str, nonce: str = "", no: int = 0) -> None:
+        self.body = body
+        self.author = author
+        self.now = now
+        self.nonce = nonce
+        self.no = no
+        self._digest = ""
+        self._size = 0
 
     @property
     def digest(self) -> str:
         """Of the payload: the same key with another digest is another request. 18 characters of ``0-9a-f``."""
-        known: str | None = self.__dict__.get("_digest")
-        if known is None:
-            known = blake2b(_encode(self.body), digest_size=9).hexdigest()
-            self.__dict__["_digest"] = known
-        return known
+        if not self._digest:
+            self._weigh()
+        return self._digest
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload as JSON."""
+        if not self._size:
+            self._weigh()
+        return self._size
+
+    def _weigh(self) -> None:
+        encoded = _encode(self.body)
+        self._digest = blake2b(encoded, digest_size=9).hexdigest()
+        self._size = len(encoded)
 
     def make_id(self, index: int | str = 0) -> str:
         """An id made from author and key, so that a retry makes the same one. 16 characters of ``0-9a-f``.

@@ -29,7 +29,7 @@ from hub.core.pointer import own, split
 from hub.core.position import Position
 from hub.core.values import json_size
 
-_MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, InvalidRequest, RecursionError)
+_MISFITS: Final = (LookupError, TypeError, ValueError, AttributeError, InvalidRequest, RecursionError, OverflowError)
 """What a part raises that is not what it should be."""
 
 
@@ -195,12 +195,10 @@ class ContextState:
         self.size -= grown
 
     def _log_update(self, part: LogUpdate) -> Undo:
-        entry = self.log.find_if_held(part["id"])
-        return entry.update(part) if entry else _nothing
+        return self.log.update(part) or _nothing
 
     def _log_append(self, part: LogAppend) -> Undo:
-        entry = self.log.find_if_held(part["id"])
-        return entry.append(part) if entry else _nothing
+        return self.log.append(part) or _nothing
 
     def _log_reset(self, part: LogResetPart) -> Undo:
         before, told, size = self.log, self.document["log"], self.size

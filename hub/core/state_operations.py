@@ -18,7 +18,7 @@ from hub.core.requests import (
     StateMerge,
     StateRemove,
 )
-from hub.core.values import MAX_DEPTH, MAX_INTEGER, depth, same
+from hub.core.values import MAX_DEPTH, MAX_INTEGER, check_key, depth, same
 
 _ABSENT = object()
 
@@ -91,6 +91,7 @@ def state_remove(draft: Draft, op: StateRemove) -> None:
 
 def output_set(draft: Draft, op: OutputSet) -> None:
     """Set a key of the output data."""
+    check_key(op.key, "")
     _merge(draft, ["output", op.key], draft.document["output"].get(op.key, _ABSENT), op.value, deep=False)
 
 
@@ -102,6 +103,7 @@ def output_delete(draft: Draft, op: OutputDelete) -> None:
 
 def metadata_set(draft: Draft, op: MetadataSet) -> None:
     """Set a key of the metadata; None deletes it."""
+    check_key(op.key, "")
     old = draft.document["metadata"].get(op.key, _ABSENT)
     if op.value is not None:
         _merge(draft, ["metadata", op.key], old, op.value, deep=False)
@@ -111,6 +113,7 @@ def metadata_set(draft: Draft, op: MetadataSet) -> None:
 
 def data_set(draft: Draft, op: DataSet) -> None:
     """Set a key of the private data."""
+    check_key(op.key, "")
     data = draft.state.data
     if op.key not in data or not same(data[op.key], op.value):
         draft.add({"kind": "data", "key": op.key, "value": op.value})
@@ -141,6 +144,8 @@ def _get(draft: Draft, tokens: list[str]) -> Json:
 
 def _put(draft: Draft, tokens: list[str], value: Json) -> None:
     """Set a value; objects that are missing on the way to it are made."""
+    for level, token in enumerate(tokens):
+        check_key(token, join(tokens[1:level]))
     holder: Json = draft.document
     for level, token in enumerate(tokens[:-1]):
         if isinstance(holder, dict) and token not in holder:

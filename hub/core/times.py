@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from hub.core.errors import InvalidRequest
 
 
 def iso(seconds: float) -> str:
     """The text of a moment in seconds since 1970. Raises OverflowError or ValueError outside of the years 1 to 9999."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _iso(round(seconds * 1e6) // 1000)
+
+
+@lru_cache(16)  # what happens in a millisecond has the same text
+def _iso(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{moment.isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
 def seconds(text: str) -> float:

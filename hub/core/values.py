@@ -1,8 +1,10 @@
 """Which values may enter the hub: one rule for every way in.
 
 JSON values only. Refused, with the path of the place: sets, bytes, dates and other objects, NaN and Infinity, cycles,
-keys that are not text, integers beyond 2**53-1 in magnitude (a browser could not hold them exactly), nesting deeper
-than 64. Tuples become lists, subclasses of the plain types become the plain types, lone surrogates become U+FFFD.
+keys that are not text, the key ``__proto__`` (parsers in browsers lose it without a word), integers beyond 2**53-1 in
+magnitude (a browser could not hold them exactly), nesting deeper than 64. Tuples become lists, subclasses of the plain
+types become the plain types, lone surrogates become U+FFFD. Of keys that are the same then, the last one counts, as in
+JSON text.
 """
 
 from __future__ import annotations
@@ -20,15 +22,22 @@ from hub.core.pointer import join
 
 MAX_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 64
+FORBIDDEN_KEY: Final = "__proto__"
 _LONGEST_PATH: Final = 1_000
 
 _encode_json = msgspec.json.Encoder().encode
 
 
-def check(value: object, path: str = "") -> Json:
-    """A copy of ``value`` that is plain JSON and shares nothing with it. Raises InvalidValue with the place's path,
-    which begins with ``path``."""
-    return _copy(value, path, [], [])
+def check(value: object, path: str = "", depth: int = MAX_DEPTH) -> Json:
+    """A copy of ``value`` that is plain JSON, at most so deep, and shares nothing with it. Raises InvalidValue with the
+    place's path, which begins with ``path``."""
+    return _copy(value, path, depth, [], [])
+
+
+def check_key(key: str, path: str) -> None:
+    """Raises InvalidValue if ``key`` cannot be one; ``path`` is the place of the object."""
+    if key == FORBIDDEN_KEY:
+        raise _refused(f"the key {FORBIDDEN_KEY} is lost in browsers", path, [key])
 
 
 def clean_text(text: str) -> str:
@@ -72,7 +81,7 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def _copy(value: object, root: str, trail: list[str | int], inside: list[object]) -> Json:
+def _copy(value: object, root: str, depth: int, trail: list[str | int], inside: list[object]) -> Json:
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
@@ -86,16 +95,18 @@ def _copy(value: object, root: str, trail: list[str | int], inside: list[object]
             return float(value)
         raise _refused(f"{value} is not a JSON number", root, trail)
     if isinstance(value, (Mapping, list, tuple)):
-        return _copy_container(value, root, trail, inside)
+        return _copy_container(value, root, depth, trail, inside)
     if isinstance(value, (datetime.date, datetime.time)):
         raise _refused("a date; use ISO 8601 text", root, trail)
     raise _refused(f"{_kind(value)}, not a JSON value", root, trail)
 
 
-def _copy_container(value: object, root: str, trail: list[str | int], inside: list[object]) -> Json:
-    if len(inside) >= MAX_DEPTH:
-        cycle = any(outer is value for outer in inside)
-        raise _refused("contains itself" if cycle else f"nested deeper than {MAX_DEPTH} levels", root, trail)
+def _copy_container(value: object, root: str, depth: int, trail: list[str | int], inside: list[object]) -> Json:
+    if len(inside) >= depth:
+        again = _first_again([*inside, value])
+        if again is not None:
+            raise _refused("contains itself", root, trail[:again])
+        raise _refused(f"nested deeper than {depth} levels", root, trail)
     inside.append(value)
     copy: Json
     if isinstance(value, Mapping):
@@ -104,17 +115,29 @@ def _copy_container(value: object, root: str, trail: list[str | int], inside: li
             if not isinstance(key, str):
                 raise _refused(f"a key is {_kind(key)}, not text", root, trail)
             trail.append(key)
-            copy[clean_text(key)] = _copy(item, root, trail, inside)
+            if key == FORBIDDEN_KEY:
+                raise _refused(f"the key {FORBIDDEN_KEY} is lost in browsers", root, trail)
+            copy[clean_text(key)] = _copy(item, root, depth, trail, inside)
             trail.pop()
     else:
         copy = []
         assert isinstance(value, (list, tuple))
         for index, item in enumerate(value):
             trail.append(index)
-            copy.append(_copy(item, root, trail, inside))
+            copy.append(_copy(item, root, depth, trail, inside))
             trail.pop()
     inside.pop()
     return copy
+
+
+def _first_again(values: list[object]) -> int | None:
+    """Where the first of them is that was there before."""
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if id(value) in seen:
+            return index
+        seen.add(id(value))
+    return None
 
 
 def _kind(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from hub.core import contexts, log_operations, messages, requests, runs, session_context, state_operations
-from hub.core.changes import Part, Undo
+from hub.core.changes import Change, Part, Undo
 from hub.core.draft import VERSIONED, Draft
 from hub.core.errors import Conflict, Exists, HubError, NotFound, Removed, TooLarge
 from hub.core.limits import DEFAULT_LIMITS, Limits
@@ -18,14 +18,20 @@ from hub.core.state import ContextState, DoesNotFit
 class Worked(NamedTuple):
     """What a request did: its parts are applied to the state already, ``undo`` takes them back, ``result`` is answered.
 
-    No parts and no ``position``: it changed nothing, because there was nothing to do or because it is a ``duplicate``.
+    No parts and no ``change``: it changed nothing, because there was nothing to do or because it is a ``duplicate``.
     """
 
     parts: list[Part]
     result: dict[str, Any]
     undo: Undo | None = None
     duplicate: bool = False
-    position: Position | None = None
+    change: Change | None = None
+    """The parts at their position."""
+
+    @property
+    def position(self) -> Position | None:
+        """Where the change stands."""
+        return self.change and self.change.position
 
 
 def work_out(state: ContextState, request: Request, limits: Limits = DEFAULT_LIMITS, *, keyed: bool = True) -> Worked:
@@ -41,9 +47,9 @@ def work_out(state: ContextState, request: Request, limits: Limits = DEFAULT_LIM
     if state.closed is not None:
         raise Removed(f"context {body.context!r} was removed")
     if isinstance(body, Create):
-        if state.exists:
+        if state.document:
             raise Exists(f"context {body.context!r} exists already")
-    elif not state.exists:
+    elif not state.document:
         raise NotFound(f"no context {body.context!r}; create it first")
     draft = Draft(state, request, limits)
     try:
@@ -56,7 +62,8 @@ def work_out(state: ContextState, request: Request, limits: Limits = DEFAULT_LIM
         raise
     if not draft.parts:
         return Worked([], result)
-    return Worked(draft.parts, result, draft.take_back, position=draft.position)
+    change = tuple.__new__(Change, (draft.position, draft.parts))  # twice as fast as Change(...), on the hot path
+    return tuple.__new__(Worked, (draft.parts, result, draft.take_back, False, change))
 
 
 def apply(draft: Draft, body: Apply) -> dict[str, Any]:

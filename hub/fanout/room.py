@@ -55,10 +55,14 @@ class Room:
 
     def join(self, outbox: Outbox, viewer: Viewer) -> None:
         """Let a member in. It is told nothing of what happened before."""
+        self.enter(outbox, viewer)
+        self._groups.setdefault(_group_of(outbox, viewer), {})[outbox] = None
+
+    def enter(self, outbox: Outbox, viewer: Viewer) -> None:
+        """Let a member in that is told nothing before it joins."""
         self.flush()
         self.leave(outbox)
         self.members[outbox] = viewer
-        self._groups.setdefault(_group_of(outbox, viewer), {})[outbox] = None
 
     def leave(self, outbox: Outbox) -> None:
         """Harmless for who is no member."""
@@ -135,8 +139,8 @@ def _for_patch_mode(told: Iterable[Told], private: bool) -> Iterable[Encoded]:
 def _for_snapshot_mode(told: Iterable[Told]) -> Iterable[Encoded]:
     """The log parts of a change come before its snapshot."""
     for sent, snapshot, for_all in told:
-        if sent is not None and sent.log is not None:
-            yield sent.log
+        if sent is not None and sent.in_log:
+            yield sent.log()
         if snapshot is not None:
             yield snapshot
         if for_all is not None:

@@ -12,12 +12,12 @@ import msgspec
 
 from hub.core.errors import Forbidden, InvalidRequest, LogReset, NotFound, RateLimited, Unavailable, Unsupported
 from hub.core.requests import ContextId, LogAdd, Role
-from hub.fanout.outbox import Outbox
+from hub.fanout.outbox import Outbox, room_for_more
 from hub.fanout.room import Viewer
 from hub.node.live import LiveContext
 from hub.node.node import Node
 from hub.node.rights import Identity, check_sees
-from hub.node.subscribing import Subscribed, nothing, subscribe_context
+from hub.node.subscribing import Subscribed, nothing
 from hub.node.worker import Call, SessionWorker
 from hub.wire import messages as wire
 
@@ -25,14 +25,15 @@ from hub.wire import messages as wire
 class Asked:
     """Answers them, and keeps what they leave behind: subscriptions and workers."""
 
+    __slots__ = ("_call", "_outbox", "_topics", "_workers", "closed", "identity", "node")
+
     def __init__(self, node: Node, identity: Identity, outbox: Outbox, call: Call) -> None:
         self.node = node
         self.identity = identity
         self.closed = False
-        self._id = secrets.token_hex(4)
         self._outbox = outbox
         self._call = call
-        self._topics: set[str] = set()
+        self._topics: dict[str, None] = {}  # empty it takes a third of a set's memory
         self._workers: dict[str, SessionWorker] = {}
 
     async def answer(self, body: wire.Asked) -> dict[str, Any]:
@@ -65,7 +66,8 @@ class Asked:
 
     async def _context_get(self, body: wire.ContextGet) -> dict[str, Any]:
         live = await self._open(body.context)
-        return live.audience.get_reply(private=self._private)
+        await room_for_more(self._outbox)
+        return live.audience.get_reply(self._outbox.variant, private=self._private)
 
     async def _contexts_page(self, body: wire.ContextsPage) -> dict[str, Any]:
         unknown = set(body.filter) - {"type"}
@@ -77,6 +79,7 @@ class Asked:
 
     async def _log_page(self, body: wire.LogPage) -> dict[str, Any]:
         live = await self._open(body.context)
+        await room_for_more(self._outbox)
         with live.replica.confirmed() as state:
             if state.log.id != body.log:
                 raise LogReset(f"log {body.log!r} is gone; the context's log is {state.log.id!r}", log=state.log.id)
@@ -90,8 +93,9 @@ class Asked:
         """Join a topic. The reply, and what sends what was missed."""
         new = body.topic not in self._topics
         if new and len(self._topics) >= self.node.settings.subscriptions:
-            raise RateLimited(f"a connection has at most {self.node.settings.subscriptions} subscriptions")
-        self._topics.add(body.topic)
+            most = self.node.settings.subscriptions
+            raise RateLimited(f"a connection has at most {most} subscriptions", limit=most)
+        self._topics[body.topic] = None
         try:
             return await self._join(body)
         except BaseException:
@@ -119,7 +123,7 @@ class Asked:
             if self.closed:
                 raise Unavailable("the connection is closing")
             current = partial(self._is_current, live)
-            subscribed = await subscribe_context(self.node.record, live, self._outbox, viewer, body, current)
+            subscribed = await self.node.subscribing.subscribe(live, self._outbox, viewer, body, current)
             if subscribed is not None:
                 return subscribed
 
@@ -131,7 +135,7 @@ class Asked:
         return {}
 
     def _leave(self, topic: str) -> None:
-        self._topics.discard(topic)
+        self._topics.pop(topic, None)
         if topic == "contexts":
             self.node.rows.leave(self._outbox, self.identity)
         elif topic == "notices":
@@ -193,7 +197,7 @@ class Asked:
         """This connection as a worker of an agent."""
         worker = self._workers.get(agent)
         if worker is None:
-            name = f"{self.identity.sub}/{self._id}"
+            name = next((there.name for there in self._workers.values()), f"{self.identity.sub}/{secrets.token_hex(4)}")
             worker = self._workers[agent] = SessionWorker(agent, name, capacity, self._covers, self._call)
         worker.capacity = capacity
         return worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from hub.agent.link import Linked
 from hub.core.changes import Change, Part
@@ -12,9 +12,9 @@ from hub.core.pointer import own
 from hub.core.replica import Pending, Replica
 from hub.core.state import ContextState
 from hub.fanout.outbox import Outbox
-from hub.fanout.ring import Ring, Sent
+from hub.fanout.ring import Budget, Ring
 from hub.fanout.room import Room, Told, Viewer
-from hub.wire.codec import Encoded, Variant
+from hub.wire.codec import Encoded, Variant, encoded_value
 
 SMALL_DOCUMENT = 32_768
 """Bytes up to which snapshot mode gets every mutation's snapshot."""
@@ -24,16 +24,30 @@ TAIL_BYTES = 262_144
 TAIL = 50
 
 
+class Apart(Protocol):
+    """A member that is still being sent what it missed."""
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+    @property
+    def viewer(self) -> Viewer: ...
+
+    def end(self) -> None:
+        """Send no more: it left, or was told the whole state."""
+
+
 class Audience:
     """A context's room, its replay ring, and the facades that follow it in this process."""
 
-    def __init__(self, id: str, replica: Replica) -> None:
+    def __init__(self, id: str, replica: Replica, budget: Budget) -> None:
         self.id = id
         self.topic = f"context:{id}"
         self.room = Room(self._resync)
         self.facades: list[Linked] = []
-        self.ring = Ring(self.topic, replica.position)
+        self.ring = Ring(self.topic, replica.position, budget)
         self._replica = replica
+        self._apart: dict[Outbox, Apart] = {}
         self._prepared: dict[int, Encoded] = {}  # id of a pending write -> the snapshot after it
         self._next_snapshot = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -54,14 +68,14 @@ class Audience:
         event.encode_now(variants)
         return event
 
-    def _resync(self, viewer: Viewer, reason: str = "lagged") -> Encoded:
+    def _resync(self, viewer: Viewer, reason: str = "lagged", variants: Iterable[Variant] = Variant) -> Encoded:
         """The state whole, with the reason and the log's tail: for who missed changes."""
         with self._replica.confirmed() as state:
             entries = state.log.tail(TAIL, TAIL_BYTES)
             more: dict[str, Any] = {"recovered": False, "reason": reason, "log_id": state.log.id, "entries": entries}
             if viewer.private:
                 more["data"] = dict(state.data)
-            return self._snapshot(state, Variant, **more)
+            return self._snapshot(state, variants, **more)
 
     def prepare_snapshot(self, pending: Pending) -> None:
         """Keep what snapshot mode will be shown of a write, while the state is just as the write left it."""
@@ -114,10 +128,29 @@ class Audience:
     # viewers
 
     def join(self, outbox: Outbox, viewer: Viewer) -> None:
+        """Let a member in that is told what happens from now on."""
+        self._end_apart(outbox)
         self.room.join(outbox, viewer)
 
+    def enter(self, apart: Apart) -> None:
+        """Let a member in that is sent what it missed before it joins."""
+        self._end_apart(apart.outbox)
+        self.room.enter(apart.outbox, apart.viewer)
+        self._apart[apart.outbox] = apart
+
+    def resync(self, apart: Apart, reason: str) -> None:
+        """One snapshot for all that is still missing; then the member joins."""
+        apart.outbox.send(self._resync(apart.viewer, reason, (apart.outbox.variant,)))
+        self.join(apart.outbox, apart.viewer)
+
     def leave(self, outbox: Outbox) -> None:
+        self._end_apart(outbox)
         self.room.leave(outbox)
+
+    def _end_apart(self, outbox: Outbox) -> None:
+        apart = self._apart.pop(outbox, None)
+        if apart is not None:
+            apart.end()
 
     def expel(self, user_id: str | None) -> None:
         """The context is this user's now: who may not see it any more is told that it ended, and leaves."""
@@ -136,37 +169,32 @@ class Audience:
         payload = {"topic": self.topic, "epoch": at.epoch, "seq": at.seq, "document": document, "closed": reason}
         return Encoded("snapshot", payload)
 
-    def get_reply(self, *, private: bool) -> dict[str, Any]:
-        """Position, document and, for who may see it, the private data."""
+    def get_reply(self, variant: Variant, *, private: bool) -> dict[str, Any]:
+        """Position, document and, for who may see it, the private data. The document is encoded already: that costs a
+        fraction of copying it."""
         with self._replica.confirmed() as state:
             reply: dict[str, Any] = {
                 "epoch": state.position.epoch,
                 "seq": state.position.seq,
-                "document": own(state.document),
+                "document": encoded_value(variant, state.document),
             }
             if private:
                 reply["data"] = dict(state.data)
         return reply
 
-    def full_reply(self, viewer: Viewer, tail: int, reason: str | None) -> dict[str, Any]:
+    def full_reply(self, variant: Variant, viewer: Viewer, tail: int, reason: str | None) -> dict[str, Any]:
         """The subscribe reply of a client that begins, or that must begin again."""
-        reply = self.get_reply(private=viewer.private)
+        reply = self.get_reply(variant, private=viewer.private)
         with self._replica.confirmed() as state:
             reply |= {"recovered": False, "log_id": state.log.id, "entries": state.log.tail(tail, TAIL_BYTES)}
         if reason is not None:
             reply["reason"] = reason
         return reply
 
-    def replay(self, outbox: Outbox, viewer: Viewer, missed: list[Sent]) -> None:
-        """What a recovered client missed, in order, and for snapshot mode the newest state."""
-        for sent in missed:
-            if viewer.patch:
-                outbox.send(sent.private if viewer.private else sent.public)
-            elif sent.log is not None:
-                outbox.send(sent.log)
-        if missed and not viewer.patch:
-            with self._replica.confirmed() as state:
-                outbox.send(self._snapshot(state, (outbox.variant,)))
+    def newest(self, variant: Variant) -> Encoded:
+        """The snapshot of the newest state, for one member."""
+        with self._replica.confirmed() as state:
+            return self._snapshot(state, (variant,))
 
     def start_over(self, replica: Replica, reason: str) -> None:
         """The state is another one: everybody gets it whole, with the reason."""
@@ -179,6 +207,8 @@ class Audience:
             if viewer.private not in events:
                 events[viewer.private] = self._resync(viewer, reason)
             outbox.send(events[viewer.private])
+        for apart in list(self._apart.values()):
+            self.join(apart.outbox, apart.viewer)
         with replica.confirmed() as state:
             for facade in self.facades:
                 facade.loaded(owned_snapshot(state))
@@ -192,10 +222,12 @@ class Audience:
         self.facades = []
         self.room.flush()
         for outbox, viewer in self.room.members.items():
-            if outbox in self.room.behind:
+            if outbox in self.room.behind or outbox in self._apart:
                 outbox.send(self._resync(viewer))
-            elif self._replica.state.closed is None:  # otherwise the change that ended it said so
+            if self._replica.state.closed is None:  # otherwise the change or the snapshot said so
                 outbox.send(self._end(viewer, reason))
+        for outbox in list(self._apart):
+            self._end_apart(outbox)
         self.room.clear()
 
 

@@ -6,17 +6,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time as clock
 from collections import deque
 from collections.abc import Callable, Iterator
 
 from hub.core.changes import ROOT, Change, Part, RecordEntry
 from hub.core.errors import Exists, HubError, NotFound, Unavailable
 from hub.core.limits import Limits
+from hub.core.pointer import own
 from hub.core.position import Position
 from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
-from hub.node.live import Answer, Done, LiveContext, Watcher, request_size
+from hub.fanout.ring import Budget
+from hub.node.live import Answer, Done, LiveContext, Watcher
 from hub.node.tasks import end_tasks
 from hub.record.port import Append, Appended, Outcome, Record
 
@@ -28,14 +31,18 @@ LOADS = 8
 """Contexts that are loaded at a time: appends must not wait for a connection to the record behind a crowd of them."""
 LOOK = 1.0
 """Seconds between two looks at whether the record is there."""
-GROUP = 64
+REQUEST_BYTES = 100
+"""What a request counts for while it waits, besides its payload."""
+GROUP = 256
 """Contexts that go into one call of the record."""
 
 
 class Contexts:
     """Opens, creates and forgets live contexts; every change of a context goes through ``submit``."""
 
-    def __init__(self, record: Record, limits: Limits, watcher: Watcher, time: Callable[[], float]) -> None:
+    def __init__(
+        self, record: Record, limits: Limits, watcher: Watcher, time: Callable[[], float], budget: Budget
+    ) -> None:
         self.live: dict[str, LiveContext] = {}
         self.highest_no = 0
         self.away_since: float | None = None
@@ -45,14 +52,17 @@ class Contexts:
         self._limits = limits
         self._watcher = watcher
         self._time = time
+        self._budget = budget
         self._loading = asyncio.Semaphore(LOADS)
         self._opening: dict[str, asyncio.Task[LiveContext]] = {}
         self._ready: deque[LiveContext] = deque()  # each at most once: those whose ``ready`` is set
         self._wanted = asyncio.Event()
+        self._now: Callable[[], float] = clock.monotonic  # the running loop's time, once there is one
         self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self._now = asyncio.get_running_loop().time
         self._task = asyncio.create_task(self._append_forever(), name="append")
         self._watch = asyncio.create_task(self._watch_forever(), name="watch")
 
@@ -95,7 +105,7 @@ class Contexts:
             raise NotFound(f"no context {id!r}; create it first")
         live = self.live.get(id)
         if live is None:
-            live = self.live[id] = LiveContext(id, loaded, self._limits, self._watcher)
+            live = self.live[id] = LiveContext(id, loaded, self._limits, self._watcher, self._budget)
             self.highest_no = max(self.highest_no, live.replica.state.document["no"])
             self._watcher.loaded(live, loaded)
         return live
@@ -104,6 +114,7 @@ class Contexts:
         """Let a context go from memory; whoever asks for it next loads it."""
         if self.live.get(live.id) is live:
             del self.live[live.id]
+            live.audience.ring.start_over(live.replica.position)
 
     # requests
 
@@ -140,7 +151,7 @@ class Contexts:
             if not replace:
                 raise Exists(f"context {id!r} exists already")
             before.close("replaced")
-        live = self.live[id] = LiveContext(id, None, self._limits, self._watcher)
+        live = self.live[id] = LiveContext(id, None, self._limits, self._watcher, self._budget)
         live.replace = replace
         self._watcher.loaded(live, None)
         return live
@@ -155,9 +166,8 @@ class Contexts:
 
     def submit(self, live: LiveContext, request: Request, done: Done) -> None:
         """Let a request wait for the next append; ``done`` gets its answer, in the order of the requests."""
-        loop = asyncio.get_running_loop()
-        live.touched = loop.time()
-        live.submit(request, done, request_size(request), live.touched + WAIT)
+        live.touched = self._now()
+        live.submit(request, done, request.size + REQUEST_BYTES, live.touched + WAIT)
         self._make_ready(live)
 
     def _make_ready(self, live: LiveContext) -> None:
@@ -279,8 +289,9 @@ class Contexts:
         _log.warning("context %s is missing in the record; writing it anew", live.id)
         position = Position(secrets.token_urlsafe(6), 0)
         with live.replica.confirmed() as state:
-            entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), whole(state))])
-            await self._record.append([Append(live.id, position, entry)])
+            parts: list[Part] = own(whole(state))  # what is pending comes back before the append
+        entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), parts)])
+        await self._record.append([Append(live.id, position, entry)])
         loaded = await self._record.load(live.id)
         if loaded is None:
             raise Unavailable(f"context {live.id!r} could not be written again")
@@ -295,9 +306,5 @@ def whole(state: ContextState) -> list[Part]:
     ]
     parts += [{"kind": "log.add", "entry": entry} for entry in state.log.to_json()["entries"]]
     parts += [{"kind": "data", "key": key, "value": value} for key, value in state.data.items()]
-    for field in state.keys.fields():
-        kind, _, name = field.partition("/")
-        kept = state.keys.dump(field)
-        outcomes = [(name, *kept[1:])] if kind == "k" else [(f"{name}/{n}", *outcome) for n, *outcome in kept[1]]
-        parts += [{"kind": "key", "key": key, "digest": digest, "result": result} for key, digest, result in outcomes]
+    parts += state.keys.parts()
     return parts

@@ -24,6 +24,9 @@ HUB = Author("hub", Role.OPERATOR)
 DROP_AFTER = 10.0
 """Seconds after which an item with nothing behind it is dropped: longer than a request may wait."""
 
+REST_SECONDS = 15.0
+"""How long a worker that did not say that it has a run is given no other."""
+
 TAKE_SECONDS = 5.0
 """How long the record is asked to wait for work at a time."""
 
@@ -300,6 +303,8 @@ class Dispatch:
     async def _not_taken(self, live: LiveContext, worker: Worker, run: dict[str, Any], error: Any) -> None:
         """The worker refused a run, or did not say that it has it: the messages wait again, a little longer each time."""
         error = error if isinstance(error, dict) else {}
+        if error.get("code") == Unavailable.code:
+            self._let_rest(worker)
         message = str(error.get("message", "not taken"))
         _log.info("worker %s did not take context %s: %s", worker.name, live.id, message)
         await asyncio.sleep(min(0.5 * 2 ** (run["attempt"] - 1), 30.0))
@@ -311,6 +316,16 @@ class Dispatch:
             await self._end(live.id, run, "failed", message)
         else:
             await self._end(live.id, run, "interrupted", message, again=True)
+
+    def _let_rest(self, worker: Worker) -> None:
+        if worker not in self._workers.resting:
+            self._workers.resting.add(worker)
+            self._look_for_room(worker.agent)
+            asyncio.get_running_loop().call_later(REST_SECONDS, self._rested, worker)
+
+    def _rested(self, worker: Worker) -> None:
+        self._workers.resting.discard(worker)
+        self._look_for_room(worker.agent)
 
 
 def _order(id: str, run: dict[str, Any], action: str) -> dict[str, Any]:

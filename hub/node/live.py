@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, Protocol
+from itertools import count, takewhile
+from typing import Any, Final, NamedTuple, Protocol
 
 from hub.core.changes import ROOT, Change, RecordEntry
 from hub.core.contexts import row_of
@@ -17,7 +17,7 @@ from hub.core.position import Position
 from hub.core.replica import Pending, Replica
 from hub.core.requests import Request
 from hub.core.state import ContextState, DoesNotFit
-from hub.core.values import json_size
+from hub.fanout.ring import Budget
 from hub.node.audience import Audience
 from hub.record.port import Append, Appended, Loaded, Outcome
 
@@ -61,7 +61,7 @@ class Watcher(Protocol):
 class LiveContext:
     """The node's copy of a context. ``prepare`` works out what waits, ``settle`` takes the record's outcome."""
 
-    def __init__(self, id: str, loaded: Loaded | None, limits: Limits, watcher: Watcher) -> None:
+    def __init__(self, id: str, loaded: Loaded | None, limits: Limits, watcher: Watcher, budget: Budget) -> None:
         state = loaded.state if loaded else ContextState(Position(secrets.token_urlsafe(6), 0))
         self.id = id
         self.replica = Replica(state, limits, keyed=True)
@@ -71,9 +71,9 @@ class LiveContext:
         """With a creation: it ends a context of that id that the record has."""
         self.ready = False
         """Whether it stands in the queue of the append loop."""
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: list[Waiting] = []
         self.waiting_bytes = 0
-        self.audience = Audience(id, self.replica)
+        self.audience = Audience(id, self.replica, budget)
         self.row = row_of(state.document) if loaded else None
         self.row_version = state.position
         self.touched = asyncio.get_running_loop().time()
@@ -109,10 +109,11 @@ class LiveContext:
         """Answer what has waited too long for a record that is away. What is in flight may still happen; its key makes
         a retry safe."""
         error = Unavailable("the record cannot be reached; try again with the same key")
-        while self.waiting and self.waiting[0].deadline <= now:
-            late = self.waiting.popleft()
-            self.waiting_bytes -= late.size
-            late.done(error)
+        late = list(takewhile(lambda waiting: waiting.deadline <= now, self.waiting))
+        del self.waiting[: len(late)]
+        for waiting in late:
+            self.waiting_bytes -= waiting.size
+            waiting.done(error)
         if self._in_flight and any(waiting.deadline <= now for waiting, _ in self._in_flight.asked):
             asked = [(waiting._replace(done=_ignore), outcome) for waiting, outcome in self._in_flight.asked]
             for waiting, _ in self._in_flight.asked:
@@ -130,16 +131,18 @@ class LiveContext:
         position = self.replica.position
         asked: list[tuple[Waiting, Pending | HubError]] = []
         room = MOST_BYTES
-        while self.waiting and len(asked) < MOST_REQUESTS and room > 0:
-            waiting = self.waiting.popleft()
+        for waiting in self.waiting:
+            if room <= 0 or len(asked) >= MOST_REQUESTS:
+                break
             self.waiting_bytes -= waiting.size
             room -= waiting.size
             asked.append((waiting, self._work_out(waiting.request)))
+        del self.waiting[: len(asked)]
         changes = self.replica.changes()
         if not position.seq and not changes:
             self._never_created(asked)
             return None
-        entry = RecordEntry(secrets.token_urlsafe(9), self.tip, changes)
+        entry = RecordEntry(_new_entry_id(), self.tip, changes)
         append = Append(self.id, position, entry, self.replace, self.born)
         self._in_flight = _InFlight(append, asked)
         return append
@@ -253,9 +256,8 @@ class LiveContext:
         self.replica.take_back()
         self.audience.forget_prepared()
         self._in_flight = None
-        for waiting, _ in reversed(flight.asked):
-            self.waiting.appendleft(waiting)
-            self.waiting_bytes += waiting.size
+        self.waiting[:0] = [waiting for waiting, _ in flight.asked]
+        self.waiting_bytes += sum(waiting.size for waiting, _ in flight.asked)
 
     def start_over(self, loaded: Loaded, reason: str) -> None:
         """The record's state counts: stand on it, and work out again what waits. Viewers get a snapshot with the reason."""
@@ -279,8 +281,7 @@ class LiveContext:
         """Everything that waits, unanswered, for another copy of this context to take."""
         if self._in_flight is not None:
             self._give_back(self._in_flight)
-        requests = list(self.waiting)
-        self.waiting.clear()
+        requests, self.waiting = self.waiting, []
         self.waiting_bytes = 0
         return requests
 
@@ -294,9 +295,8 @@ class LiveContext:
         if flight is not None:
             self.replica.take_back()
             self._answer(flight, error_for_all)
-        while self.waiting:
-            self.waiting.popleft().done(error_for_all)
-        self.waiting_bytes = 0
+        for waiting in self.hand_over():
+            waiting.done(error_for_all)
         if self.created is not None:
             self.created.set_result(None)
             self.created = None
@@ -304,15 +304,23 @@ class LiveContext:
         self._watcher.gone(self, reason)
 
 
+_PROCESS: Final = secrets.token_urlsafe(9)
+_numbers = count(1)
+
+
+def _new_entry_id() -> str:
+    """An id that no other entry of any process has."""
+    return f"{_PROCESS}.{next(_numbers)}"
+
+
 def touches_document(changes: Iterable[Change]) -> bool:
     """Whether any of the changes patches the document: a row cannot change otherwise."""
-    return any(part["kind"] == "patch" for change in changes for part in change.parts)
+    for change in changes:
+        for part in change.parts:
+            if part["kind"] == "patch":
+                return True
+    return False
 
 
 def _ignore(answer: Answer) -> None:
     """The request was answered already."""
-
-
-def request_size(request: Request) -> int:
-    """Bytes that a request counts for while it waits."""
-    return json_size(request.body) + 100

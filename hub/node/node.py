@@ -13,14 +13,16 @@ from hub.core.changes import Change
 from hub.core.contexts import row_of
 from hub.core.errors import HubError, NotFound, Removed
 from hub.core.requests import Apply, LogAdd, Role
-from hub.node.contexts import Contexts
+from hub.fanout.ring import Budget
+from hub.node.contexts import GROUP, Contexts
 from hub.node.dispatch import HUB, Dispatch
-from hub.node.live import LiveContext, touches_document
+from hub.node.live import Answer, LiveContext, touches_document
 from hub.node.mirroring import Mirroring
 from hub.node.notices import Notices
 from hub.node.rights import Identity
 from hub.node.rows import RowTopic
 from hub.node.settings import Settings
+from hub.node.subscribing import Subscribing
 from hub.node.tasks import end_tasks
 from hub.record.port import Loaded, Record
 
@@ -46,7 +48,8 @@ class Node:
         self.name = name or f"node-{secrets.token_hex(4)}"
         self.clock = clock
         self.rows = RowTopic("contexts")
-        self.contexts = Contexts(record, self.settings.limits, self, clock)
+        self.contexts = Contexts(record, self.settings.limits, self, clock, Budget(self.settings.ring_bytes))
+        self.subscribing = Subscribing(record)
         self.contexts.on_away = self._record_away
         self.notices = Notices(record, clock)
         self.mirroring = Mirroring(record, self.contexts)
@@ -149,12 +152,26 @@ class Node:
 
     async def broadcast(self, id: str, op: LogAdd, allowed: Callable[[LiveContext], bool]) -> int:
         """Add an entry to every live context that is allowed. Returns how many took it. The same id again adds nothing."""
-        asked = []
-        for live in self.contexts:
-            if live.closed is None and allowed(live):
-                body = Apply(context=live.id, ops=[op], key=f"b/{id}")
-                asked.append(self.contexts.request(self.contexts.stamp(body, HUB)))
-        answers = await asyncio.gather(*asked)
+        answers: list[Answer] = []
+        asked = 0
+        done: asyncio.Future[None] | None = None
+
+        def answered(answer: Answer) -> None:
+            answers.append(answer)
+            if done is not None and len(answers) == asked:
+                done.set_result(None)
+
+        wanted = [live for live in self.contexts if allowed(live)]
+        for number, live in enumerate(wanted, 1):
+            if live.closed is None and self.contexts.live.get(live.id) is live:
+                asked += 1
+                request = self.contexts.stamp(Apply(context=live.id, ops=[op], key=f"b/{id}"), HUB)
+                self.contexts.submit(live, request, answered)
+            if number % GROUP == 0:
+                await asyncio.sleep(0)  # others have their turn, and the first appends are on their way
+        if len(answers) < asked:
+            done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(done)
         for answer in answers:
             if isinstance(answer, HubError) and not isinstance(answer, NotFound | Removed):
                 raise answer

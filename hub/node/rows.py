@@ -1,15 +1,19 @@
-"""Topics that are sets of rows: the contexts list and the notices. A row goes to those who may see it, and to nobody else."""
+"""Topics that are sets of rows: the contexts list and the notices. A row goes to those who may see it, and to nobody else.
+
+Who does not take them is sent none for a while, and is told to read the set again when it does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hub.core.position import Position
 from hub.core.requests import Role
 from hub.fanout.outbox import Outbox
 from hub.node.rights import Identity
-from hub.wire.codec import Encoded
+from hub.wire.codec import Encoded, Variant
 
 AudienceKey = tuple[bool, str | None, tuple[str, ...]]
 
@@ -25,8 +29,11 @@ class RowTopic:
         self._rooms: dict[AudienceKey, set[Outbox]] = {}
         self._identities: dict[AudienceKey, Identity] = {}
         self._patterned: set[AudienceKey] = set()
+        self._behind: dict[Outbox, Identity] = {}  # what they missed is told by one ``hub.lagged``
 
     def join(self, outbox: Outbox, identity: Identity) -> None:
+        """Let a reader in, who reads the set now."""
+        self.leave(outbox, identity)
         key = audience_key(identity)
         self._rooms.setdefault(key, set()).add(outbox)
         self._identities[key] = identity
@@ -34,6 +41,9 @@ class RowTopic:
             self._patterned.add(key)
 
     def leave(self, outbox: Outbox, identity: Identity) -> None:
+        """Harmless for who is no reader."""
+        if self._behind.pop(outbox, None) is not None:
+            return
         key = audience_key(identity)
         room = self._rooms.get(key)
         if room is None:
@@ -58,15 +68,37 @@ class RowTopic:
         for key in candidates:
             room = self._rooms.get(key)
             if room and sees(self._identities[key]):
-                for outbox in room:
-                    outbox.send(event)
+                self._send(event, key, room)
 
     def send_everybody(self, id: str, version: Position, row: dict[str, Any] | None) -> None:
         """Send a row to every reader."""
         event = Encoded("row", {"topic": self.topic, "id": id, "version": str(version), "row": row})
-        for room in self._rooms.values():
-            for outbox in room:
-                outbox.send(event)
+        for key, room in list(self._rooms.items()):
+            self._send(event, key, room)
+
+    def _send(self, event: Encoded, key: AudienceKey, room: set[Outbox]) -> None:
+        frames: dict[Variant, bytes] = {}
+        late: list[Outbox] = []
+        for outbox in room:
+            variant = outbox.variant
+            frame = frames.get(variant)
+            if frame is None:
+                frame = frames[variant] = event.frame(variant)
+            if not outbox.stream(frame, (event,)):
+                late.append(outbox)
+        if late:
+            identity = self._identities[key]
+            for outbox in late:
+                self.leave(outbox, identity)
+                self._behind[outbox] = identity
+                outbox.when_caught_up(partial(self._caught_up, outbox))
+
+    def _caught_up(self, outbox: Outbox) -> None:
+        """It takes rows again; those that it missed it has to ask for."""
+        identity = self._behind.pop(outbox, None)
+        if identity is not None:
+            self.join(outbox, identity)
+            outbox.send(Encoded("hub.lagged", {"topic": self.topic}))
 
 
 def audience_key(identity: Identity) -> AudienceKey:

@@ -16,6 +16,7 @@ from hub.node.asked import Asked
 from hub.node.contexts import WAIT
 from hub.node.live import Answer, Done, LiveContext
 from hub.node.node import Node
+from hub.node.rates import Rate
 from hub.node.rights import Identity, check_operations, check_request, check_sees
 from hub.node.worker import Call
 from hub.wire import messages as wire
@@ -24,24 +25,30 @@ from hub.wire.messages import parse
 _log = logging.getLogger(__name__)
 
 Reply = Callable[[dict[str, Any]], None]
+MOST_BATCHES = 4_096
+"""Batches of one ``apply.many``."""
 RETRY = 0.1
 """Seconds between two tries while the record is away."""
 T = TypeVar("T")
+_tasks: set[asyncio.Task[None]] = set()
+"""Answers under way, of all sessions: the event loop alone would not keep them."""
 
 
 class Session:
     """Answers requests by what its identity may do, for as long as its connection lives.
 
-    Requests for one context are worked out in the order in which they came. A reply goes out before the change that the
-    request made is told to anybody.
+    Requests for one context are worked out in the order in which they came; a read that comes right behind a creation finds
+    what it creates. A reply goes out before the change that the request made is told to anybody.
     """
+
+    __slots__ = ("_asked", "_turns", "identity", "node", "rate")
 
     def __init__(self, node: Node, identity: Identity, outbox: Outbox, call: Call) -> None:
         self.node = node
         self.identity = identity
+        self.rate = Rate()
         self._asked = Asked(node, identity, outbox, call)
         self._turns: dict[str, _Turn] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def request(self, name: str, payload: object, reply: Reply) -> None:
         """Answer a request by ``{ok: true, ...}`` or ``{ok: false, error}``. Never raises, and replies once."""
@@ -84,18 +91,28 @@ class Session:
                     done(result)
 
         task = asyncio.get_running_loop().create_task(answer())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
 
     async def _subscribe(self, body: wire.Subscribe, done: Done) -> None:
-        reply, send_missed = await self._patiently(self._deadline(), lambda: self._asked.subscribe(body))
+        until = self._deadline()
+        await self._after_creation(body.topic.removeprefix("context:"))
+        reply, send_missed = await self._patiently(until, lambda: self._asked.subscribe(body))
         done(reply)
-        send_missed()
+        await send_missed()
 
     async def _ask(self, body: wire.Asked) -> dict[str, Any]:
         if isinstance(body, wire.Broadcast):  # its changes wait by themselves
             return await self._asked.answer(body)
-        return await self._patiently(self._deadline(), lambda: self._asked.answer(body))
+        until = self._deadline()
+        await self._after_creation(getattr(body, "context", None))
+        return await self._patiently(until, lambda: self._asked.answer(body))
+
+    async def _after_creation(self, context: str | None) -> None:
+        """Of a context that is not live, wait for what this connection asked for before: it may create it."""
+        if context in self._turns and context not in self.node.contexts.live:
+            async with self._turn(context):
+                pass
 
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + WAIT
@@ -182,8 +199,8 @@ class Session:
 
     def _apply_many(self, body: wire.ApplyMany, done: Done) -> None:
         """Each batch stands alone; those of one context are applied in their order."""
-        if len(body.batches) > 4096:
-            raise TooLarge("at most 4,096 batches go into one apply.many")
+        if len(body.batches) > MOST_BATCHES:
+            raise TooLarge(f"at most {MOST_BATCHES:,} batches go into one apply.many", limit=MOST_BATCHES)
         replies: list[dict[str, Any]] = [{}] * len(body.batches)
         left = len(body.batches)
 
@@ -198,7 +215,8 @@ class Session:
             done({"replies": []})
         for index, batch in enumerate(body.batches):
             try:
-                self._change(parse("apply", batch, self._asked.new_id), partial(answered, index))  # type: ignore[arg-type]
+                apply = batch if isinstance(batch, Apply) else parse("apply", batch, self._asked.new_id)
+                self._change(apply, partial(answered, index))  # type: ignore[arg-type]
             except HubError as error:
                 answered(index, error)
 
@@ -228,6 +246,8 @@ class Session:
 
 class _Turn:
     """Who is next for a context, among the requests of one connection."""
+
+    __slots__ = ("lock", "users")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

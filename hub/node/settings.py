@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hub.core.limits import DEFAULT_LIMITS, Limits
 
@@ -28,5 +28,22 @@ class Settings:
     """Topics that one connection may subscribe to."""
     connections: int = 10_000
     """Connections that this node takes."""
-    outbox_bytes: int = field(default=1_048_576)
-    """Bytes that may wait for one connection before it is ended; it resumes by its positions."""
+    outbox_bytes: int = 1_048_576
+    """Bytes that may wait for one connection, and one snapshot besides; a quarter of it of what is streamed."""
+    ring_bytes: int = 67_108_864
+    """Bytes of changes that are kept ready for those who come back, of all contexts together; in each at most 512 changes or
+    256 KiB."""
+    requests_per_second: float = 5_000.0
+    """Requests that one connection may make; an ``apply.many`` is one."""
+    bytes_per_second: float = 134_217_728.0
+    """Bytes that the requests of one connection may have."""
+    rate_burst: float = 2.0
+    """Seconds of either rate that may come at once."""
+    connects_per_second: float = 1_000.0
+    """Connections that this node takes a second, after a first burst of four seconds' worth; 0: as many as come."""
+    ping_seconds: float = 25.0
+    """Seconds between two pings of a connection."""
+    ping_timeout: float = 20.0
+    """Seconds that a client has to answer one."""
+    stall_seconds: float = 1.0
+    """Seconds for which the event loop may be blocked before that is logged with a stack; 0: it is not watched."""

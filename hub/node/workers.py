@@ -31,6 +31,8 @@ class Workers:
     """Plain bookkeeping."""
 
     def __init__(self) -> None:
+        self.resting: set[Worker] = set()
+        """Those that are given nothing for now."""
         self._serving: dict[str, list[Worker]] = {}
         self._holders: dict[str, Worker] = {}
         self._held: dict[Worker, set[str]] = {}
@@ -62,6 +64,7 @@ class Workers:
             serving.remove(worker)
             if not serving:
                 del self._serving[worker.agent]
+        self.resting.discard(worker)
         held = self._held.pop(worker, set())
         for id in held:
             del self._holders[id]
@@ -69,7 +72,8 @@ class Workers:
 
     def pick(self, agent: str, context: str | None = None) -> Worker | None:
         """The worker with the most room; of those that may be given the context."""
-        free = [worker for worker in self._serving.get(agent, []) if self._load(worker) < worker.capacity]
+        there = (worker for worker in self._serving.get(agent, []) if worker not in self.resting)
+        free = [worker for worker in there if self._load(worker) < worker.capacity]
         if context is not None:
             free = [worker for worker in free if worker.covers(context)]
         return min(free, key=lambda worker: self._load(worker) / worker.capacity) if free else None

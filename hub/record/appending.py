@@ -15,7 +15,8 @@ import msgspec
 from hub.core.changes import ROOT
 from hub.core.errors import HubError, Internal, InvalidRequest, TooLarge
 from hub.record import names
-from hub.record.connection import Command, Connection
+from hub.record.connection import Connection
+from hub.record.lane import Command
 from hub.record.loading import entries_of
 from hub.record.packing import pack_changes
 from hub.record.plain import ms_of, touched
@@ -54,26 +55,25 @@ async def append(connection: Connection, appends: Sequence[Append]) -> list[Appe
             ready.append((index, _prepare(item)))
         except HubError as error:
             results[index] = Appended(Outcome.FAILED, error=error)
-    for group in _groups(ready):
-        appending = [prepared for _, prepared in group]
-        await _write_index(connection, appending)
-        answers = await _run(connection, appending)
+    if ready:
+        await _write_index(connection, [prepared for _, prepared in ready])
         after: list[Command] = []
-        for (index, prepared), answer in zip(group, answers, strict=True):
+        for (index, prepared), answer in zip(ready, await _run(connection, ready), strict=True):
             results[index] = _result(prepared.append, answer)
             after += _index_after(prepared, answer)
         await connection.many(after)
     return [result for result in results if result is not None]
 
 
-async def _run(connection: Connection, group: list[_Prepared]) -> list[Any]:
-    keys: list[str] = []
-    args: list[Any] = [_LARGEST_MESSAGE, _MISSED_BYTES]
-    for prepared in group:
-        keys.append(names.main(prepared.append.context))
-        args += (prepared.head, prepared.changes)
-    answers: list[Any] = await connection.script(APPEND, keys, args)
-    return answers
+async def _run(connection: Connection, ready: list[tuple[int, _Prepared]]) -> list[Any]:
+    """The script's answer for each. All calls go out together, so that the server may keep them by one write to its disk."""
+    calls: list[tuple[list[str], list[Any]]] = []
+    for group in _groups(ready):
+        args: list[Any] = [_LARGEST_MESSAGE, _MISSED_BYTES]
+        for _, prepared in group:
+            args += (prepared.head, prepared.changes)
+        calls.append(([names.main(prepared.append.context) for _, prepared in group], args))
+    return [answer for answers in await connection.scripts(APPEND, calls) for answer in answers]
 
 
 def _prepare(append: Append) -> _Prepared:

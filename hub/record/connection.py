@@ -11,21 +11,21 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import redis.exceptions as errors
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from hub.core.errors import HubError, Internal, Overloaded, StartError, Unavailable
+from hub.record.lane import Command, Lane
 from hub.record.scripts import Script
 
-Command = Sequence[Any]
 T = TypeVar("T")
 
 _CONNECT_SECONDS: Final = 2.0
 
 
 class Connection:
-    """A bounded set of connections to one server.
+    """A bounded set of connections to one server; each script that is run has one of its own besides.
 
     Its methods raise Unavailable, Overloaded or Internal, and nothing foreign.
     """
@@ -40,9 +40,13 @@ class Connection:
         self.timeout = timeout
         self._plain: Any = _client(url, timeout, connections, timeout)
         self._waiting: Any = _client(url, timeout, blocking, None)
+        self._for_lanes = _pool(ConnectionPool, url, timeout)
+        self._lanes: dict[Script, Lane] = {}
 
     async def close(self) -> None:
         """Close all connections."""
+        for lane in self._lanes.values():
+            await lane.close()
         await self._plain.aclose()
         await self._waiting.aclose()
 
@@ -79,36 +83,34 @@ class Connection:
         It is loaded when the server does not have it (any more); then all are run again, so a script must be one that
         may come twice.
         """
+        lane = self._lanes.get(script)
+        if lane is None:
+            lane = self._lanes[script] = Lane(self._for_lanes.make_connection)
+        commands = [("EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
         for _ in range(3):  # somebody may flush the scripts between load and run
-            try:
-                return await self._run_loaded(script, calls, timeout or self.timeout)
-            except errors.NoScriptError:
-                await self.run("SCRIPT", "LOAD", script.text)
+            answers = await self._translated(self._on_lane(lane, commands), timeout or self.timeout)
+            failed = [answer for answer in answers if isinstance(answer, errors.RedisError)]
+            if not failed:
+                return answers
+            if not any(isinstance(error, errors.NoScriptError) for error in failed):
+                raise translate(failed[0], self.address) from failed[0]
+            await self.run("SCRIPT", "LOAD", script.text)
         raise Unavailable("the record forgets its scripts as fast as they are loaded")
 
-    async def _run_loaded(
-        self, script: Script, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]], timeout: float
-    ) -> list[Any]:
-        if len(calls) == 1:
-            keys, args = calls[0]
-            command = self._plain.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-            return [await self._translated(command, timeout, errors.NoScriptError)]
-        pipeline = self._plain.pipeline(transaction=False)
-        for keys, args in calls:
-            pipeline.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
-        return list(await self._translated(pipeline.execute(), timeout, errors.NoScriptError))
+    async def _on_lane(self, lane: Lane, commands: Sequence[Command]) -> list[Any]:
+        try:
+            return await lane.run(commands)
+        except asyncio.CancelledError:  # too late, or the one who asked ends: its answers would hold up the others'
+            await lane.drop(errors.ConnectionError("an answer took too long"))
+            raise
 
-    async def _translated(
-        self, command: Coroutine[Any, Any, T], timeout: float, *let_through: type[errors.RedisError]
-    ) -> T:
+    async def _translated(self, command: Coroutine[Any, Any, T], timeout: float) -> T:
         try:
             async with asyncio.timeout(timeout):
                 return await command
         except TimeoutError:
             raise Unavailable(f"the record at {self.address} does not answer") from None
         except (errors.RedisError, OSError, asyncio.IncompleteReadError) as error:
-            if let_through and isinstance(error, let_through):
-                raise
             raise translate(error, self.address) from error
 
 
@@ -145,22 +147,31 @@ def pairs(flat: Sequence[Any]) -> dict[Any, Any]:
 
 
 def _client(url: str, timeout: float, connections: int, socket_timeout: float | None) -> Redis:
+    pool = _pool(
+        BlockingConnectionPool,
+        url,
+        timeout,
+        max_connections=connections,
+        timeout=timeout,
+        socket_timeout=socket_timeout,
+        # A connection that was closed while idle is made anew once; longer outages are the caller's business.
+        retry=Retry(NoBackoff(), 1, supported_errors=(errors.ConnectionError,)),
+    )
+    client = Redis.from_pool(pool)
+    client.response_callbacks.clear()
+    return client
+
+
+def _pool(kind: type[ConnectionPool], url: str, connect_seconds: float, **more: Any) -> Any:
     try:
-        pool = BlockingConnectionPool.from_url(
+        return kind.from_url(
             url,
-            max_connections=connections,
-            timeout=timeout,
             protocol=2,
-            socket_connect_timeout=min(timeout, _CONNECT_SECONDS),
-            socket_timeout=socket_timeout,
-            # A connection that was closed while idle is made anew once; longer outages are the caller's business.
-            retry=Retry(NoBackoff(), 1, supported_errors=(errors.ConnectionError,)),
+            socket_connect_timeout=min(connect_seconds, _CONNECT_SECONDS),
             client_name="session-hub",
+            **{"socket_timeout": None, **more},
         )
     except (ValueError, TypeError) as error:
         raise StartError(
             f"{address_of(url)!r} is not a Redis URL (redis://HOST:PORT/0, rediss://..., unix:///PATH): {error}"
         ) from error
-    client = Redis.from_pool(pool)
-    client.response_callbacks.clear()
-    return client

@@ -7,8 +7,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from hub.core.changes import Change, Json, Part, PatchOp
-from hub.core.keys import field_of
+from hub.core.keys import field_of, split_key
 from hub.core.state import ContextState
+from hub.record.packing import of_packed, pack
 from hub.record.plain import PLAIN
 
 MAIN: Final = "main"
@@ -57,7 +58,19 @@ def touch_of(path: str) -> Touch:
 
 def key_place(key: str) -> Place:
     """Where a request's key is kept."""
-    return Place("keys", field_of(key))
+    name, n = split_key(key)
+    return Place("keys", field_of(key)) if n is None else _writer_place(name)
+
+
+@lru_cache(1024)
+def _writer_place(name: str) -> Place:
+    return Place("keys", field_of(f"{name}/0"))
+
+
+@lru_cache(1024)  # a text that streams is of one entry again and again
+def entry_place(id: str) -> Place:
+    """Where an entry of the log is kept."""
+    return Place("log", id)
 
 
 def fields_of(state: ContextState, hash: str) -> Iterable[tuple[str, Json]]:
@@ -93,6 +106,19 @@ def value_of(state: ContextState, place: Place) -> Json:
             return GONE if value is None else value
         case _:
             return state.document[hash].get(field, GONE)
+
+
+def is_there(state: ContextState, place: Place) -> bool:
+    """Whether a field has to hold anything."""
+    return place.field in state.log if place.hash == "log" else value_of(state, place) is not GONE
+
+
+def packed_of(state: ContextState, place: Place) -> bytes | None:
+    """What a field has to hold, packed; None if there is none (any more). An entry of the log is packed already."""
+    if place.hash == "log" and (packed := state.log.packed(place.field)) is not None:
+        return of_packed(packed)
+    value = value_of(state, place)
+    return None if value is GONE else pack(value)
 
 
 class FieldFilter:

@@ -1,9 +1,12 @@
-"""Write a MirrorWrite to Redis."""
+"""Write MirrorWrites to Redis, many contexts in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgpack
 
 from hub.record import names
 from hub.record.connection import Connection
@@ -12,24 +15,50 @@ from hub.record.packing import pack
 from hub.record.port import MirrorWrite
 from hub.record.scripts import MIRROR
 
-_SECONDS = 60.0
+_log = logging.getLogger(__name__)
+
+_SECONDS: Final = 60.0
+_GROUP_BYTES: Final = 1_048_576
+"""What one call of the script takes; a single write that is larger goes alone."""
+
+_encode: Final = msgpack.Packer(use_bin_type=False).pack  # texts and bytes alike: Lua's reader knows no other
 
 
 async def mirror(connection: Connection, writes: Sequence[MirrorWrite]) -> list[bool]:
     """Each write's outcome: False if the hashes hold something else than its ``base``."""
-    answers = await connection.scripts(MIRROR, [_call(write) for write in writes], timeout=_SECONDS)
-    return [bool(answer) for answer in answers]
+    calls = list(_calls(writes))
+    done: list[bool] = []
+    for answers in await connection.scripts(MIRROR, calls, timeout=_SECONDS):
+        for answer in answers:
+            if isinstance(answer, bytes):
+                _log.error("the hashes of %s: %s", writes[len(done)].context, answer.decode(errors="replace"))
+            done.append(answer == 1)
+    return done
 
 
-def _call(write: MirrorWrite) -> tuple[list[str], list[Any]]:
-    context = write.context
-    keys = [names.main(context), names.part(context, "changes"), *(names.part(context, name) for name in names.HASHES)]
-    complete = min([write.position.seq, *write.held.values()])
+def _calls(writes: Sequence[MirrorWrite]) -> Iterator[tuple[list[str], list[bytes]]]:
+    keys: list[str] = []
+    args: list[bytes] = []
+    size = 0
+    for write in writes:
+        packed = _pack(write)
+        if keys and size + len(packed) > _GROUP_BYTES:
+            yield keys, args
+            keys, args, size = [], [], 0
+        keys.append(names.main(write.context))
+        args.append(packed)
+        size += len(packed)
+    if keys:
+        yield keys, args
+
+
+def _pack(write: MirrorWrite) -> bytes:
     held = pack(write.held) if write.held else b""
-    args: list[Any] = [write.position.epoch, write.base, write.position.seq, held, complete, write.trim]
+    complete = min([write.position.seq, *write.held.values()])
+    whole: list[Any] = [write.position.epoch, str(write.base), str(write.position.seq), held, complete, write.trim]
     for hash in (MAIN, *names.HASHES):
-        gone, fields = write.deleted.get(hash, ()), write.set_fields.get(hash, {})
-        args += (int(hash in write.cleared), len(gone), *gone, len(fields))
-        for field, raw in fields.items():
-            args += (field, raw)
-    return keys, args
+        fields, gone = write.set_fields.get(hash), write.deleted.get(hash)
+        if fields or gone or hash in write.cleared:
+            flat = [item for pair in fields.items() for item in pair] if fields else []
+            whole.append(["" if hash == MAIN else f":{hash}", hash in write.cleared, gone or [], flat])
+    return bytes(_encode(whole))

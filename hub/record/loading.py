@@ -10,6 +10,7 @@ A function without a docstring does what the method of the port does that calls 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Any, Final
 
 from hub.core.changes import Change, RecordEntry
@@ -19,8 +20,9 @@ from hub.core.position import Position
 from hub.core.state import ContextState, DoesNotFit
 from hub.core.values import json_size
 from hub.record import names, plain
-from hub.record.connection import Command, Connection, pairs
+from hub.record.connection import Connection, pairs
 from hub.record.fields import FieldFilter
+from hub.record.lane import Command
 from hub.record.packing import Malformed, unpack, unpack_entry
 from hub.record.port import Loaded
 
@@ -146,7 +148,7 @@ def _build(context: str, hashes: _Hashes, stream: list[Any], moved: bool) -> Loa
     """The state that hashes and stream stand for; None if they do not fit because the hashes moved."""
     if moved:
         return None
-    main = {name.decode(): value for name, value in hashes[0].items()}
+    main = {intern(name.decode()): value for name, value in hashes[0].items()}  # every document has these keys
     epoch, mirrored = main["epoch"].decode(), int(main["mirrored"])
     held: dict[str, int] = unpack(main["held"]) if "held" in main else {}
     entries = entries_of(stream, epoch, min([mirrored, *held.values()]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ class MemoryRecord:
         """``clock`` gives seconds since 1970."""
         self._clock = clock
         self._contexts: dict[str, MemoryContext] = {}
+        self._tombstones: OrderedDict[str, MemoryContext] = OrderedDict()  # those that are forgotten first come first
         self._work = MemoryWork()
         self._notices = MemoryNotices()
         self._uploads = MemoryUploads(upload_bytes, clock)
@@ -73,7 +75,23 @@ class MemoryRecord:
             return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
         if entry.changes:
             there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
+            if there.closed is not None:
+                self._bury(append.context, there)
         return Appended(Outcome.APPENDED)
+
+    def _bury(self, context: str, there: MemoryContext) -> None:
+        """A tombstone more; those whose time is over go, asked for or not."""
+        self._tombstones[context] = there
+        self._tombstones.move_to_end(context)
+        now = self._clock()
+        while self._tombstones:
+            oldest = next(iter(self._tombstones))
+            forget_at = self._tombstones[oldest].forget_at
+            if forget_at is not None and forget_at > now:
+                break
+            buried = self._tombstones.pop(oldest)
+            if self._contexts.get(oldest) is buried:
+                del self._contexts[oldest]
 
     def _there(self, context: str) -> MemoryContext | None:
         """A context or its tombstone."""

@@ -14,6 +14,8 @@ from hub.record.packing import pack, pack_changes, unpack, unpack_entry
 from hub.record.plain import ms_of, touched
 from hub.record.port import Append, Appended, Loaded, Outcome
 
+_FAREWELL: Final = 8
+"""Entries that a tombstone keeps, for who follows the context and learns from them how it ended."""
 _MOST_ENTRIES: Final = 4_096
 _KEPT_ENTRIES: Final = 2_048
 
@@ -79,6 +81,9 @@ class MemoryContext:
             self.created_ms = ms_of(prepared.fields["created_at"])
         if prepared.closed is not None:
             self.closed, self.forget_at = prepared.closed, forget_at
+            del self._entries[:-_FAREWELL]
+            self.fields, self.held = {}, {}
+            self._base = ContextState(Position(self.epoch, 0))  # nobody loads it any more
         elif len(self._entries) > _MOST_ENTRIES:
             self.trim(self._entries[-_KEPT_ENTRIES - 1].last)
 

@@ -23,15 +23,15 @@ holds nothing back and keeps a short stream: for a context that goes to sleep.
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from hub.core.changes import Change, Json, Part, PatchOp
-from hub.core.keys import WRITERS
 from hub.core.state import ContextState
 from hub.core.values import json_size
-from hub.record.fields import GONE, MAIN, Place, fields_of, key_place, touch_of, value_of
+from hub.record.fields import MAIN, Place, entry_place, fields_of, is_there, key_place, packed_of, touch_of
 from hub.record.names import HASHES
 from hub.record.packing import pack
 from hub.record.plain import PLAIN
@@ -44,6 +44,9 @@ QUIET_SECONDS: Final = 1.0
 KEEP_CHANGES: Final = 2_048
 KEEP_BYTES: Final = 1_048_576
 KEEP_ASLEEP: Final = 64
+_BLOCK_CHANGES: Final = 64
+_BLOCK_BYTES: Final = 16_384
+"""How exactly it is known how many bytes the newest changes take: changes are counted in blocks up to this."""
 _KEY_BYTES: Final = 200
 """About what an outcome takes; weighing each would cost more than it tells."""
 
@@ -71,12 +74,21 @@ class _Flight:
 
     seq: int
     written: dict[Place, _Dirty]
-    cleared: dict[str, int]
+    cleared: Mapping[str, int]
     sizes: dict[Place, int]
 
 
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 class MirrorState:
-    """Which fields of a context's hashes are behind. See the module's docstring for its use."""
+    """Which fields of a context's hashes are behind. See the module's docstring for its use.
+
+    There is one for every live context, most of them idle: what is empty is not there, or shared.
+    """
+
+    __slots__ = ("_block", "_block_bytes", "_blocks", "_cleared", "_closed", "_dirty", "_flight", "_keys",
+                 "_recent_bytes", "_sizes", "due_at", "mirrored")  # fmt: skip
 
     def __init__(self, mirrored: int = 0) -> None:
         self.mirrored = mirrored
@@ -84,11 +96,12 @@ class MirrorState:
         self.due_at: float | None = None
         """When ``write`` may have something to write."""
         self._dirty: dict[Place, _Dirty] = {}
-        self._cleared: dict[str, int] = {}  # hashes to be written anew, and since which seq; MAIN: the whole context
-        self._sizes: dict[Place, int] = {}  # of large fields, as the hash has them
-        self._keys: set[str] = set()  # fields of the keys hash
-        self._recent: deque[tuple[int, int]] = deque()  # seq and bytes of changes that the stream keeps
-        self._recent_bytes = 0
+        self._cleared = _NOTHING  # hashes to be written anew, and since which seq; MAIN: the whole context
+        self._sizes: dict[Place, int] | None = None  # of large fields, as the hash has them
+        self._keys: set[str] | None = None  # fields of the keys hash, once some may not be in the table any more
+        self._blocks: list[tuple[int, int]] | None = None  # first seq and bytes of blocks that the stream keeps
+        self._block = self._block_bytes = 0  # the newest block, which grows
+        self._recent_bytes = 0  # of all of them
         self._flight: _Flight | None = None
         self._closed = False
 
@@ -96,7 +109,8 @@ class MirrorState:
     def of(cls, loaded: Loaded, now: float = 0.0) -> MirrorState:
         """For a context that was loaded. What its hashes lack is due at once."""
         self = cls(loaded.mirrored)
-        self._keys.update(loaded.state.keys.fields())
+        if loaded.state.keys.full:
+            self._keys = set(loaded.state.keys.fields())
         for change in loaded.behind:
             self.note(change, now)
         self._take_held(loaded.held, now)
@@ -118,10 +132,22 @@ class MirrorState:
         total = 0
         for part in change.parts:
             total += self._note_part(part, seq, now)
-        self._recent.append((seq, total))
         self._recent_bytes += total
-        while len(self._recent) > KEEP_CHANGES or self._recent_bytes - self._recent[0][1] >= KEEP_BYTES:
-            self._recent_bytes -= self._recent.popleft()[1]
+        self._block_bytes += total
+        self._block = self._block or seq
+        if self._block_bytes >= _BLOCK_BYTES or seq - self._block >= _BLOCK_CHANGES - 1:
+            self._end_block(seq)
+
+    def _end_block(self, seq: int) -> None:
+        blocks = self._blocks = self._blocks or []
+        blocks.append((self._block, self._block_bytes))
+        self._block, self._block_bytes = seq + 1, 0
+        while len(blocks) > 1:
+            bytes_without = self._recent_bytes - blocks[0][1]
+            if seq - blocks[1][0] + 1 < KEEP_CHANGES and bytes_without < KEEP_BYTES:
+                break
+            self._recent_bytes = bytes_without
+            del blocks[0]
 
     def write(self, state: ContextState, now: float, *, everything: bool = False) -> MirrorWrite | None:
         """What is to be written now, or None. ``state`` is confirmed, and stands at the last noted change."""
@@ -130,8 +156,11 @@ class MirrorState:
         picked: dict[str, dict[str, bytes]] = {}
         deleted: dict[str, list[str]] = {}
         held: dict[str, int] = {}
+        if self._keys is None and state.keys.full:  # from now on some leave it, and which the hash has must be known
+            self._keys = set()
+            self._cleared = {**self._cleared, "keys": state.position.seq}
         flight = _Flight(state.position.seq, {}, self._cleared, {})
-        self._cleared = {}
+        self._cleared = _NOTHING
         anew = (MAIN, *HASHES) if MAIN in flight.cleared else tuple(flight.cleared)
         for hash in anew:
             picked[hash] = {field: pack(value) for field, value in fields_of(state, hash)}
@@ -141,23 +170,25 @@ class MirrorState:
             if place.hash in anew:
                 flight.written[place] = dirty
                 continue
-            value = value_of(state, place)
-            if value is GONE:
+            size = self._sizes.get(place) if self._sizes else None
+            if size is not None and not everything and not self._ripe(dirty, size, now) and is_there(state, place):
+                held[str(place)] = dirty.first - 1
+                continue
+            raw = packed_of(state, place)
+            if raw is None:
                 deleted.setdefault(place.hash, []).append(place.field)
                 flight.written[place] = dirty
                 continue
-            size, raw = self._sizes.get(place), b""
             if size is None:  # never large before; what it had without its changes is about what the hash has
-                raw = pack(value)
                 size = max(len(raw) - dirty.bytes, 0)
-            if everything or 0 < len(raw) <= LARGE or self._ripe(dirty, size, now):
-                raw = raw or pack(value)
+            if everything or len(raw) <= LARGE or self._ripe(dirty, size, now):
                 picked.setdefault(place.hash, {})[place.field] = raw
                 flight.written[place] = dirty
                 if len(raw) > LARGE:
                     flight.sizes[place] = len(raw)
             else:
                 held[str(place)] = dirty.first - 1
+                self._sizes = self._sizes or {}
                 self._sizes[place] = size
         self._forget_keys(state, picked, deleted, flight)
         if self._closed or not (flight.written or flight.cleared):
@@ -165,6 +196,8 @@ class MirrorState:
             return None
         for place in flight.written:
             self._dirty.pop(place, None)
+        if not self._dirty:
+            self._dirty = {}  # an emptied one keeps its room
         self._flight = flight
         cleared = tuple(hash for hash in anew if hash != MAIN)
         trim = self._trim(flight.seq, everything)
@@ -177,9 +210,7 @@ class MirrorState:
             return
         if done:
             self.mirrored = flight.seq
-            for place in flight.written:
-                self._sizes.pop(place, None)
-            self._sizes |= flight.sizes
+            self._take_sizes(flight)
         else:
             for place, dirty in flight.written.items():
                 later = self._dirty.get(place)
@@ -187,10 +218,18 @@ class MirrorState:
                     dirty.join(later)
                 if place.hash not in self._cleared:
                     self._dirty[place] = dirty
-            self._cleared = flight.cleared | self._cleared
+            self._cleared = {**flight.cleared, **self._cleared}
         self._plan(now)
         if not done and self.due_at is not None:
             self.due_at = max(self.due_at, now + SMALL_SECONDS)
+
+    def _take_sizes(self, flight: _Flight) -> None:
+        sizes = self._sizes or {}
+        if sizes:
+            for place in flight.written:
+                sizes.pop(place, None)
+        sizes.update(flight.sizes)
+        self._sizes = sizes or None
 
     def moved(self, mirrored: int, held: dict[str, int], now: float = 0.0) -> None:
         """The hashes hold something else than this writer thought: its own lost write, or another's."""
@@ -210,17 +249,17 @@ class MirrorState:
         match part["kind"]:
             case "log.append":
                 size = len(part["text"])
-                self._touch(Place("log", part["id"]), seq, size, False, now)
+                self._touch(entry_place(part["id"]), seq, size, False, now)
             case "patch":
                 return sum(self._note_op(op, seq, now) for op in part["ops"])
             case "log.add":
                 entry = part["entry"]
                 size = len(entry["content"]) + _size(entry["kvps"])
-                self._touch(Place("log", entry["id"]), seq, size, True, now)
+                self._touch(entry_place(entry["id"]), seq, size, True, now)
                 self._touch(Place(MAIN, "log"), seq, 0, True, now)
             case "log.update":
                 size = len(part.get("content", "")) + _size(part.get("kvps"))
-                self._touch(Place("log", part["id"]), seq, size, False, now)
+                self._touch(entry_place(part["id"]), seq, size, False, now)
             case "log.reset":
                 self._clear("log", seq, now)
                 self._touch(Place(MAIN, "log"), seq, 0, True, now)
@@ -244,7 +283,7 @@ class MirrorState:
         return size
 
     def _clear(self, hash: str, seq: int, now: float) -> None:
-        self._cleared[hash] = seq
+        self._cleared = {**self._cleared, hash: seq}
         for place in [place for place in self._dirty if place.hash == hash or hash == MAIN]:
             del self._dirty[place]
         self._soon(now + SMALL_SECONDS)
@@ -261,7 +300,7 @@ class MirrorState:
             self._soon(self._time_of(place, dirty))
 
     def _time_of(self, place: Place, dirty: _Dirty) -> float:
-        size = self._sizes.get(place)
+        size = self._sizes.get(place) if self._sizes else None
         if size is None or dirty.whole or dirty.bytes >= size:
             return dirty.since + SMALL_SECONDS
         return dirty.at + QUIET_SECONDS
@@ -291,9 +330,9 @@ class MirrorState:
         self, state: ContextState, picked: dict[str, dict[str, bytes]], deleted: dict[str, list[str]], flight: _Flight
     ) -> None:
         """Writers that were pushed out of the table by others leave no trace in a change."""
-        self._keys.update(picked.get("keys", ()))
-        if len(self._keys) <= WRITERS:
+        if self._keys is None:
             return
+        self._keys.update(picked.get("keys", ()))
         gone = self._keys.difference(state.keys.fields())
         self._keys -= gone
         for field in gone:
@@ -305,9 +344,10 @@ class MirrorState:
         """The seq up to which the stream may be trimmed as far as its length is concerned."""
         if asleep:
             return max(seq - KEEP_ASLEEP, 0)
-        if len(self._recent) < KEEP_CHANGES and self._recent_bytes < KEEP_BYTES:
+        first = self._blocks[0][0] if self._blocks else self._block
+        if seq - first + 1 < KEEP_CHANGES and self._recent_bytes < KEEP_BYTES:
             return 0  # this process has not seen enough of it to know
-        return self._recent[0][0] - 1
+        return first - 1
 
 
 def _size(value: Json) -> int:

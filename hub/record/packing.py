@@ -34,6 +34,11 @@ def pack(value: Json) -> bytes:
         raise InvalidValue(f"the value cannot be kept in the record: {error}", path="") from error
 
 
+def of_packed(raw: bytes) -> bytes:
+    """What ``pack`` gives for a value that is packed as plain msgpack already."""
+    return _HEAD + raw
+
+
 def unpack(raw: bytes) -> Json:
     """The value that was packed. Raises Malformed."""
     if raw[:2] != _HEAD:

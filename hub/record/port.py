@@ -32,7 +32,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  # nothing was written; ``error`` says why
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take four times as long to make, and there is one for each append
 class Append:
     """A writer's next entry, and where it stands. ``position.seq`` 0 creates the context in ``position.epoch``.
 
@@ -48,7 +48,7 @@ class Append:
     """The epoch that the writer's context was made with, if it knows: another one in the record means REMOVED."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Appended:
     """An append's outcome.
 
@@ -79,7 +79,7 @@ class Loaded:
     behind: Sequence[Change] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MirrorWrite:
     """What the hashes lack: the fields that changes after ``base`` touched, as they are at ``position``.
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from hub.core.contexts import ROW_FIELDS
 from hub.core.errors import InvalidRequest
 from hub.record import names, plain
-from hub.record.connection import Command, Connection
+from hub.record.connection import Connection
+from hub.record.lane import Command
 
 _FIELDS: Final = ("epoch", "last", "mirrored", "held", "closed", *ROW_FIELDS)
 _BATCH: Final = 500

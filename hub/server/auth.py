@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,17 @@ import jwt
 
 from hub.core.errors import InvalidRequest, StartError, Unauthorized
 from hub.core.requests import Role
+from hub.core.values import clean_text
 from hub.node.rights import Identity
 
 ALGORITHM = "HS256"
+_KNOWN = 4_096
+"""Tokens that are known to be good, by their text: who comes back, after a restart with thousands of others, need not be
+worked out again."""
+
+
+_EXPIRED = "the token has expired; ask for a new one"
+_SUB = "a token's sub has 1 to 256 characters, none of them half of one"
 
 
 class Tokens:
@@ -24,11 +33,12 @@ class Tokens:
         if len(secret) < 32:
             raise StartError("the secret that signs tokens needs at least 32 characters (HUB_SECRET)")
         self._secret = secret
+        self._known: OrderedDict[str, Identity] = OrderedDict()
 
     def make(self, sub: str, role: Role, *, ctx: tuple[str, ...] = (), ttl: float | None = None) -> str:
         """A token. ``ctx``: patterns of context ids; ``ttl``: seconds until it expires, None is never."""
-        if not 1 <= len(sub) <= 256:
-            raise InvalidRequest("a token's sub has 1 to 256 characters")
+        if not _can_be_user(sub):
+            raise InvalidRequest(_SUB)
         claims: dict[str, Any] = {"sub": sub, "role": str(role), "jti": secrets.token_urlsafe(8)}
         if ctx:
             claims["ctx"] = list(ctx)
@@ -40,19 +50,35 @@ class Tokens:
         """The identity that a token stands for. Raises Unauthorized."""
         if not isinstance(token, str) or not token:
             raise Unauthorized("a token is needed: send it as auth {token}, or as 'Authorization: Bearer ...'")
+        identity = self._known.get(token)
+        if identity is None:
+            identity = self._known[token] = self._work_out(token)
+            if len(self._known) > _KNOWN:
+                self._known.popitem(last=False)
+        elif identity.expires_at is not None and identity.expires_at <= time.time():
+            del self._known[token]
+            raise Unauthorized(_EXPIRED)
+        return identity
+
+    def _work_out(self, token: str) -> Identity:
         try:
             claims = jwt.decode(token, self._secret, algorithms=[ALGORITHM], options={"require": ["sub"]})
             role = Role(claims["role"])
         except jwt.ExpiredSignatureError:
-            raise Unauthorized("the token has expired; ask for a new one") from None
+            raise Unauthorized(_EXPIRED) from None
         except (jwt.InvalidTokenError, KeyError, ValueError):
             raise Unauthorized("the token is not one of this hub") from None
-        if not 1 <= len(claims["sub"]) <= 256:
-            raise Unauthorized("the token's sub has not 1 to 256 characters")
+        if not _can_be_user(claims["sub"]):
+            raise Unauthorized(_SUB)
         ctx = claims.get("ctx", [])
         if not isinstance(ctx, list) or not all(isinstance(pattern, str) for pattern in ctx):
             raise Unauthorized("the token's ctx is not a list of patterns")
         return Identity(str(claims["sub"]), role, tuple(ctx), claims.get("exp"), str(claims.get("jti", "")))
+
+
+def _can_be_user(sub: str) -> bool:
+    """Lone surrogates are replaced wherever text comes in: two users must not become one by that."""
+    return 1 <= len(sub) <= 256 and clean_text(sub) == sub
 
 
 def folder_tokens(folder: Path) -> tuple[Tokens, str]:

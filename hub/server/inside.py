@@ -115,6 +115,7 @@ class _NoOutbox:
     """Nobody subscribes here: contexts of this process hear of changes by their link."""
 
     variant = Variant.MSGPACK
+    behind = False
 
     def send(self, event: Encoded) -> None: ...
 

@@ -5,13 +5,14 @@ Part of what engine.py knows of python-socketio.
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from typing import Any, Final, Literal
 
-import msgpack
+import msgspec
 from socketio.msgpack_packet import MsgPackPacket
 from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
 
-from hub.wire.codec import Variant
+from hub.wire.codec import Packed, Variant, read_msgpack
 
 TOO_LARGE: Final = "\0too large"
 """The event name that stands for a message over the limit; its argument is the size in bytes."""
@@ -27,11 +28,48 @@ class NotAPacket(Exception):
     """A message that is no Socket.IO packet, or one that a client does not send."""
 
 
+class _Json:
+    """The standard module, for incoming packets: numbers of any length are read, so that it is their size that is refused."""
+
+    dumps = staticmethod(json.dumps)
+
+    @staticmethod
+    def loads(text: str) -> Any:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # more digits than Python turns into an integer
+            return json.loads(text, parse_int=lambda digits: int(digits[:400]))
+
+
+class _Envelope(msgspec.Struct):
+    """A msgpack packet but for its data."""
+
+    type: int
+    nsp: str
+    id: int | None = None
+
+
+class _Event(msgspec.Struct):
+    """A msgpack packet that is an event with one argument."""
+
+    type: Literal[2]
+    nsp: str
+    data: tuple[str, msgspec.Raw]
+    id: int | None = None
+
+
+_open_event: Final = msgspec.msgpack.Decoder(_Event).decode
+_open_envelope: Final = msgspec.msgpack.Decoder(_Envelope).decode
+
+
 def packet_class(variant: Variant, limit: int) -> type[Packet]:
     """The packets of a variant; events of more than ``limit`` bytes are marked."""
 
     class JsonPacket(Packet):  # type: ignore[misc]
         uses_binary_events = False  # what goes out is plain JSON: it need not be looked through
+        json = _Json
         packet_type: int
         id: int | None
         data: Any
@@ -55,16 +93,41 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
 
     class BinaryPacket(MsgPackPacket):  # type: ignore[misc]
         def decode(self, encoded_packet: bytes) -> None:
+            if len(encoded_packet) <= limit and self._open_event(encoded_packet):
+                return
             try:
-                # Keys that are no text are let in here, so that the refusal can say where they are.
-                packet = msgpack.unpackb(encoded_packet, strict_map_key=False)
+                packet = read_msgpack(encoded_packet)
                 self.packet_type, self.namespace = packet["type"], packet["nsp"]
                 self.data, self.id = packet.get("data"), packet.get("id")
             except Exception as error:  # msgpack's own, and whatever a map of odd shape leads to
-                raise NotAPacket(f"{type(error).__name__}: {error}"[:200]) from None
+                self._read_envelope(encoded_packet, f"{type(error).__name__}: {error}"[:200])
             if not isinstance(self.namespace, str) or not isinstance(self.id, int | None):
                 raise NotAPacket("its namespace is no text, or its id no number")
             _check(self, limit, len(encoded_packet))
+
+        def _open_event(self, encoded_packet: bytes) -> bool:
+            """An event as nearly all are: its payload stays packed, for the schema of its request to read. False for others."""
+            try:
+                event = _open_event(encoded_packet)
+            except (msgspec.MsgspecError, RecursionError):
+                return False
+            name, payload = event.data
+            if name in _RESERVED or name.startswith("\0"):
+                return False
+            self.packet_type, self.namespace, self.id = EVENT, event.nsp, event.id
+            self.data = [name, Packed(payload)]
+            return True
+
+        def _read_envelope(self, encoded_packet: bytes, wrong: str) -> None:
+            """Of an event whose data cannot be read, so that it can be answered."""
+            try:
+                envelope = _open_envelope(encoded_packet)
+            except (msgspec.MsgspecError, RecursionError, TypeError):
+                raise NotAPacket(wrong) from None
+            if envelope.type != EVENT or envelope.id is None:
+                raise NotAPacket(wrong)
+            self.packet_type, self.namespace, self.id = EVENT, envelope.nsp, envelope.id
+            self.data = [BAD_EVENT, wrong]
 
     return BinaryPacket if variant is Variant.MSGPACK else JsonPacket
 

@@ -23,6 +23,7 @@ from hub.record.redis import RedisRecord
 from hub.server.auth import Tokens, folder_tokens
 from hub.server.http import Http, add_headers, answer_errors
 from hub.server.sockets import Sockets
+from hub.server.watchdog import Watchdog
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class HubServer:
         self._embedded: EmbeddedServer | None = None
         self._runner: web.AppRunner | None = None
         self._node_open = False
+        self._watchdog: Watchdog | None = None
 
     @property
     def url(self) -> str:
@@ -101,6 +103,9 @@ class HubServer:
         self._node_open = True
         await self.node.start()
         await self._listen(tokens)
+        if options.settings.stall_seconds > 0:
+            self._watchdog = Watchdog(options.settings.stall_seconds)
+            self._watchdog.start()
         try:
             (folder / "url").write_text(self.url + "\n")
         except OSError as error:
@@ -120,10 +125,10 @@ class HubServer:
         app = web.Application(middlewares=[answer_errors])
         self.sockets = Sockets(self.node, tokens, self.options.origins)
         for path, server in self.sockets.servers.items():
-            server.attach(app, socketio_path=path.strip("/"))
+            server.attach(app, path.strip("/"))
         app.on_response_prepare.append(add_headers)
         Http(self.node, tokens, lambda: self.sockets.count).add_to(app)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0, tcp_keepalive=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self.options.port)
         try:
@@ -165,6 +170,8 @@ class HubServer:
             await embedded.stop()
 
     async def _release(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
         lock, self._lock = self._lock, None
         if lock is not None:
             try:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from functools import partial
 from typing import Any
 
 from socketio.exceptions import ConnectionRefusedError as Refused
 
-from hub.core.errors import HubError, Internal, InvalidRequest, Unavailable
+from hub.core.errors import HubError, Internal, InvalidRequest, RateLimited, Unavailable
 from hub.core.times import iso
 from hub.node.node import Node
+from hub.node.rates import FAR, Admissions
 from hub.node.session import Session
 from hub.server.auth import Tokens
 from hub.server.engine import HubSocketServer, Reply, refusal
 from hub.server.outbox import SocketOutbox
+from hub.server.partings import Partings
 from hub.wire.codec import Encoded, Variant
 from hub.wire.messages import PROTOCOL_VERSION
 
@@ -26,6 +30,9 @@ BAD_TOKEN = 4500
 TOO_MANY = 4504
 RESTART = 4001
 EXPIRED = 4005
+TOO_FAST = 4013
+FIRST_BURST = 4.0
+"""Seconds' worth of new connections that may come at once."""
 
 
 class Sockets:
@@ -36,6 +43,12 @@ class Sockets:
         self._tokens = tokens
         self._sessions: dict[str, tuple[Session, SocketOutbox]] = {}
         self._expiry: dict[str, asyncio.TimerHandle] = {}
+        self._partings = Partings()
+        settings = node.settings
+        self._admissions = Admissions(settings.connects_per_second, FIRST_BURST)
+        self._per_request = 1 / settings.requests_per_second if settings.requests_per_second else 0.0
+        self._per_byte = 1 / settings.bytes_per_second if settings.bytes_per_second else 0.0
+        self._burst = settings.rate_burst
         self.servers = {
             "/socket.io": self._server(Variant.JSON, origins),
             "/msgpack/socket.io": self._server(Variant.MSGPACK, origins),
@@ -55,6 +68,8 @@ class Sockets:
             message_bytes=settings.message_bytes,
             outbox_bytes=settings.outbox_bytes,
             origins=origins,
+            ping=(settings.ping_seconds, settings.ping_timeout),
+            admissions=self._admissions,
         )
 
     # the handler of both servers
@@ -70,17 +85,13 @@ class Sockets:
             raise _refused(BAD_TOKEN, "the hub failed at this token; it is in the hub's log") from None
         if len(self._sessions) >= self._node.settings.connections:
             raise _refused(TOO_MANY, "this hub has as many connections as it takes")
-
-        async def call(event: str, payload: dict[str, Any]) -> dict[str, Any]:
-            reply = await server.request(outbox, event, payload, ACK_SECONDS)
-            return reply if isinstance(reply, dict) else {"ok": True}
-
+        call = partial(server.request, outbox, seconds=ACK_SECONDS)
         self._sessions[sid] = (Session(self._node, identity, outbox, call), outbox)
+        previous = auth.get("previous") if isinstance(auth, dict) else None
+        outbox.before = self._partings.take(previous, identity, self._node.clock())
 
-    def connected(self, sid: str) -> None:
-        """Greet."""
-        if sid not in self._sessions:
-            return
+    def greeting(self, sid: str) -> Encoded:
+        """What somebody is told who was let in."""
         session, outbox = self._sessions[sid]
         settings = self._node.settings
         hello = {
@@ -99,10 +110,12 @@ class Sockets:
                 "subscriptions": settings.subscriptions,
             },
         }
-        outbox.send(Encoded("hello", hello))
+        if outbox.before is not None:
+            hello["previous"], outbox.before = outbox.before, None
         if session.identity.expires_at is not None:
             left = max(0.0, session.identity.expires_at - self._node.clock())
             self._expiry[sid] = asyncio.get_running_loop().call_later(left, self._expired, sid, outbox)
+        return Encoded("hello", hello)
 
     def event(self, sid: str, name: str, args: list[Any], reply: Reply) -> None:
         """Let the session answer a request."""
@@ -110,6 +123,8 @@ class Sockets:
         try:
             if there is None:
                 reply(refusal(Unavailable("the connection is closing")))
+            elif wait := self._wait(*there):
+                reply(refusal(self._too_fast(there[1], wait)))
             elif len(args) > 1:
                 reply(refusal(InvalidRequest(f"{name[:60]!r} takes one object, not {len(args)} arguments")))
             else:
@@ -118,9 +133,26 @@ class Sockets:
             _log.exception("request %s", name[:60])
             reply(refusal(Internal("the hub failed at this request; it is in the hub's log")))
 
+    def _wait(self, session: Session, outbox: SocketOutbox) -> float:
+        """0.0 if one more request may come now; else in how many seconds."""
+        cost = self._per_request + outbox.incoming * self._per_byte
+        wait = session.rate.take(time.monotonic(), cost, self._burst)
+        if wait:
+            outbox.owed += cost / 2  # of what is refused no more is read than twice the rate
+        return wait
+
+    def _too_fast(self, outbox: SocketOutbox, wait: float) -> RateLimited:
+        text = "this connection asks too much at a time; ask again later, with the same key"
+        if wait > FAR and outbox.parting is None:
+            outbox.parting = (TOO_FAST, "it asked far more than its rate allows")
+            self._part(outbox, *outbox.parting, reconnect=True, seconds=min(wait, 60.0))
+        return RateLimited(text, retry_after_ms=max(1, round(wait * 1000)))
+
     def disconnected(self, sid: str) -> None:
         """A connection is gone."""
         there = self._sessions.pop(sid, None)
+        if there is not None and there[1].parting is not None:
+            self._partings.keep(sid, there[0].identity, self._node.clock(), there[1].parting)
         expiry = self._expiry.pop(sid, None)
         if expiry is not None:
             expiry.cancel()
@@ -134,9 +166,10 @@ class Sockets:
         if self._sessions.get(sid, (None, None))[1] is outbox:
             self._part(outbox, EXPIRED, "the token has expired", reconnect=True)
 
-    def _part(self, outbox: SocketOutbox, code: int, reason: str, *, reconnect: bool) -> None:
+    def _part(self, outbox: SocketOutbox, code: int, reason: str, *, reconnect: bool, seconds: float = 0.5) -> None:
         """Say why, then close: after the farewell had a moment to leave."""
-        farewell = {"code": code, "reason": reason, "reconnect": reconnect, "retry_after_ms": 500}
+        after = round(seconds * 1000)
+        farewell = {"code": code, "reason": reason, "reconnect": reconnect, "retry_after_ms": after}
         outbox.send(Encoded("hub.disconnect", farewell))
         asyncio.get_running_loop().call_later(0.1, outbox.close)
 
@@ -158,7 +191,7 @@ class Sockets:
             for outbox in list(server.outboxes.values()):
                 outbox.close()
         for server in self.servers.values():
-            await server.shutdown()
+            server.shutdown()
 
 
 def _refused(code: int, reason: str) -> Refused:

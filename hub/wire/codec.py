@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+import msgpack
 import msgspec
+
+from hub.core.errors import InvalidRequest
 
 _json: Final = msgspec.json.Encoder().encode
 _msgpack: Final = msgspec.msgpack.Encoder().encode
@@ -27,6 +31,36 @@ def encode_event(variant: Variant, event: str, payload: dict[str, Any]) -> str |
     if variant is Variant.JSON:
         return "2" + _json([event, payload]).decode()
     return _msgpack({"type": 2, "data": [event, payload], "nsp": "/"})
+
+
+def read_msgpack(packed: bytes) -> Any:
+    """What a client sent, also what is outside JSON, so that a refusal can say where it is: keys that are no text, and types
+    of somebody's own as bytes. Lone surrogates are read as such, and replaced like those of JSON."""
+    read = partial(
+        msgpack.unpackb, packed, strict_map_key=False, unicode_errors="surrogatepass", ext_hook=lambda code, data: data
+    )
+    try:
+        return read()
+    except TypeError:  # an array as a key: a tuple can be one
+        return read(use_list=False)
+
+
+class Packed(NamedTuple):
+    """A request's payload in msgpack that was not looked into yet."""
+
+    raw: msgspec.Raw
+
+    def read(self) -> Any:
+        """The payload, in plain values. Raises InvalidRequest if it is no msgpack."""
+        try:
+            return read_msgpack(bytes(self.raw))
+        except Exception as error:  # msgpack's own, and whatever a map of odd shape leads to
+            raise InvalidRequest(f"an event is a name and one object: {type(error).__name__}: {error}"[:300]) from None
+
+
+def encoded_value(variant: Variant, value: Any) -> msgspec.Raw:
+    """A value as it is now, to be put into a payload of that variant."""
+    return msgspec.Raw(_json(value) if variant is Variant.JSON else _msgpack(value))
 
 
 def encode_frame(variant: Variant, packet: str | bytes) -> bytes:

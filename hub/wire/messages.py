@@ -15,7 +15,9 @@ from hub.core.log_operations import check_entry_type
 from hub.core.pointer import find, shown, split
 from hub.core.position import Position
 from hub.core.requests import AgentName, AnyBody, ContextId, Create, Id, Key, RunRef, UserId
-from hub.core.values import check
+from hub.core.values import MAX_DEPTH, check
+from hub.wire.codec import Packed
+from hub.wire.typed import ENVELOPE, read_applies, read_apply
 
 PROTOCOL_VERSION: Final = "1.0"
 
@@ -85,7 +87,7 @@ class ApplyMany(Asked):
     """Many ``apply`` in one event."""
 
     batches: list[Any]
-    """Each an ``apply``; it stands alone."""
+    """Each an ``apply``, or what shall be one; it stands alone."""
 
 
 class Broadcast(Asked):
@@ -190,9 +192,17 @@ def parse(name: str, payload: object, new_id: Callable[[str | None], str]) -> As
         if name in LATER:
             raise Unsupported(f"{name} is not offered by this version of the hub")
         raise UnknownRequest(f"there is no request {name[:60]!r}")
+    if isinstance(payload, Packed):
+        if cls is requests.Apply and (apply := read_apply(payload.raw)) is not None:
+            return apply
+        if cls is ApplyMany and (applies := read_applies(payload.raw)) is not None:
+            return ApplyMany(batches=applies)
+        payload = payload.read()
     if not isinstance(payload, dict):
         raise InvalidRequest(f"{name} takes one object")
-    fields: dict[str, Any] = check(payload)
+    # Each batch of many is parsed by itself: what is wrong with one is that one's error.
+    around = ENVELOPE if cls is requests.Apply else 1
+    fields: dict[str, Any] = dict(payload) if cls is ApplyMany else check(payload, depth=MAX_DEPTH + around)
     if cls is Create:
         if "context" in fields:
             raise InvalidRequest(f"{name}: the new context's id is given as id, not as context")

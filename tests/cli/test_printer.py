@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hub.cli.printer import LogPrinter, Piece
 from hub.core.changes import Change, Part
+from hub.core.log import LogState
 from hub.core.state import ContextState
 from hub.core.values import utf16_length
 
@@ -102,7 +103,8 @@ def test_a_snapshot_with_another_history_is_shown_anew() -> None:
     log = _Log(3)
     log.printer.take(settled=True)
     other = _state(3)
-    other.log.entries[1].id = "other"
+    first, second, third = (entry.to_json() for entry in other.log.entries)
+    other.log = LogState(other.log.id, [first, {**second, "id": "other"}, third])
     assert not log.printer.begin(other.log)
     assert [piece.entry["no"] for piece in log.printer.take(settled=True)] == [0, 1, 2]
     assert not log.printer.begin(_state(1, "another").log)

@@ -14,12 +14,13 @@ from hub.core.errors import KeyExpired, KeyReused
 from hub.core.keys import WRITERS, KeyTable, field_of, split_key
 from hub.core.operations import StateIncr
 from hub.core.requests import Apply, Remove
+from hub.core.values import same
 from hub.core.work_out import work_out
 from tests.core.making import LATER, USER, ask, asked, created, do, whole
 
 
-def part(key: str, digest: str = "d") -> Key:
-    return {"kind": "key", "key": key, "digest": digest, "result": {"of": key}}
+def part(key: str, digest: str = "d", **result: Any) -> Key:
+    return {"kind": "key", "key": key, "digest": digest, "result": result or {"of": key}}
 
 
 def dumped(table: KeyTable) -> dict[str, Any]:
@@ -62,6 +63,44 @@ def test_a_known_key_gets_its_first_outcome() -> None:
     assert table.find("other", "d") is None
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"epoch": "E", "seq": 5},
+        {"epoch": "F", "seq": 5},
+        {"epoch": "E", "seq": 5, "versions": {"state": "E:5"}},
+        {"epoch": "E", "seq": -5},
+        {"epoch": "E", "seq": True},
+        {"epoch": "E", "of": 5},
+        {"text": "a\nb c\u2028ä😀", "n": 1.5},
+    ],
+)
+def test_any_result_is_given_again(result: dict[str, Any]) -> None:
+    table = KeyTable()
+    for n in (7, 9, 8):
+        table.apply(part(f"w/{n}", epoch="E", seq=n), n)
+        table.apply(part(f"v/{n}", **result), n)
+        table.apply(part(f"some key {n}", **result), n)
+    copy = KeyTable()
+    for part_ in table.parts():
+        copy.apply(part_, 9)
+    for one in (table, copy):
+        assert one.find("w/8", "d") == {"epoch": "E", "seq": 8}
+        found = one.find("v/8", "d")
+        assert same(found, result)
+        assert same(one.find("some key 8", "d"), result)
+    assert copy.dump("w/v") == table.dump("w/v")
+
+
+def test_a_wrong_outcome_is_not_taken() -> None:
+    table = filled(1)
+    for key in ("w/2", "new/1"):
+        for wrong in (part(key, "a b"), part(key, ""), part(key) | {"result": 5}, part(key) | {"digest": None}):
+            with pytest.raises((TypeError, ValueError, AttributeError)):
+                table.apply(wrong, 2)  # type: ignore[arg-type]
+    assert dumped(table) == dumped(filled(1))
+
+
 def test_outcomes_of_the_last_64_are_kept() -> None:
     table = filled(100)
     assert table.find("w/37", "d") == {"of": "w/37"}
@@ -89,6 +128,32 @@ def test_an_unknown_writer_may_begin_anywhere() -> None:
     assert table.find("new/5000", "d") is None
     table.apply(part("new/5000"), 4)
     assert table.find("new/4999", "d") is None
+
+
+def test_many_outcomes_are_taken_back_one_by_one() -> None:
+    table = KeyTable()
+    stack = []
+    for n in range(1, 300):
+        stack.append((table.dump("w/w"), table.apply(part(f"w/{n}", epoch="E", seq=n), n)))
+    for n in range(237, 240):
+        assert table.find(f"w/{n}", "d") == {"epoch": "E", "seq": n}
+    with pytest.raises(KeyExpired):
+        table.find("w/235", "d")
+    for before, take_back in reversed(stack):
+        take_back()
+        assert table.dump("w/w") == before
+
+
+def test_a_writer_that_jumps_ahead_again_and_again() -> None:
+    table = KeyTable()
+    stack = []
+    for seq, n in enumerate([*range(20), *range(1_000, 1_040), 5_000, 4_990, 4_960, 9_000], 1):
+        stack.append((table.dump("w/w"), table.apply(part(f"w/{n}", epoch="E", seq=seq), seq)))
+        assert table.find(f"w/{n}", "d") == {"epoch": "E", "seq": seq}
+    assert table.dump("w/w") == [64, "E", "\n9000 d 64"]
+    for before, take_back in reversed(stack):
+        take_back()
+        assert table.dump("w/w") == before
 
 
 def test_the_last_256_writers_are_kept() -> None:
@@ -131,7 +196,8 @@ def test_taking_back_is_exact_and_a_dump_is_the_table(keys: list[str]) -> None:
         table.apply(part(f"other {n}"), n)
     stack = []
     for seq, key in enumerate(keys, 1_000):
-        stack.append((dumped(table), table.apply(part(key), seq)))
+        given = part(key, epoch="E", seq=seq) if seq % 3 else part(key)
+        stack.append((dumped(table), table.apply(given, seq)))
     loaded = KeyTable()
     for field in sorted(table.fields(), reverse=True):
         loaded.load(field, msgspec.msgpack.decode(msgspec.msgpack.encode(table.dump(field))))
@@ -148,9 +214,11 @@ def test_taking_back_is_exact_and_a_dump_is_the_table(keys: list[str]) -> None:
 
 def test_a_field_that_was_loaded_ahead_stays_ahead() -> None:
     table = KeyTable()
-    table.load("w/w", [9, [[1, "d", {"of": "w/1"}], [2, "d", {"of": "w/2"}]]])
+    loaded = [9, "E", '\n1 d {"of":"w/1"}\n2 d 7']
+    table.load("w/w", loaded)
     table.apply(part("w/1"), 4)
-    assert table.dump("w/w") == [9, [[1, "d", {"of": "w/1"}], [2, "d", {"of": "w/2"}]]]
+    assert table.dump("w/w") == loaded
+    assert table.find("w/2", "d") == {"epoch": "E", "seq": 7}
 
 
 def test_fields() -> None:
@@ -161,7 +229,27 @@ def test_fields() -> None:
     assert table.dump("w/gone") is table.dump("k/gone") is None
 
 
-@pytest.mark.parametrize("value", [None, [], [1], "text", [1, [[1]]], [1, []]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        [1],
+        "text",
+        [1, []],
+        [1, "E", ""],
+        [1, "E", "1 d 1"],
+        [1, "E", "\n1 d 1\n"],
+        [1, "E", "\n1 d"],
+        [1, "E", "\nx d 1"],
+        [1, "E", "\n1 d []"],
+        [1, "E", "\n2 d 1\n1 d 1"],
+        [1, "E", "\n1 d 1\n1 d 1"],
+        [1, None, "\n1 d 1"],
+        ["1", "E", "\n1 d 1"],
+        [1, "E", b"\n1 d 1"],
+    ],
+)
 def test_a_damaged_field(value: Any) -> None:
     with pytest.raises((LookupError, TypeError, ValueError)):
         KeyTable().load("w/w", value)
@@ -234,3 +322,13 @@ def test_the_answer_is_the_callers_own() -> None:
     before, parts = whole(state), str(first.parts)
     first.result["ok"] = True
     assert (whole(state), str(first.parts)) == (before, parts)
+
+
+def test_what_earlier_builds_kept_is_still_read() -> None:
+    table = KeyTable()
+    table.load("w/w", [9, [[7, "d7", {"epoch": "E", "seq": 8}], [8, "d8", {"id": "x"}]]])
+    assert table.find("w/7", "d7") == {"epoch": "E", "seq": 8}
+    assert table.find("w/8", "d8") == {"id": "x"}
+    again = KeyTable()
+    again.load("w/w", table.dump("w/w"))
+    assert again.find("w/8", "d8") == {"id": "x"}

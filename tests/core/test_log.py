@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.core.changes import Entry
-from hub.core.log import LogEntry, LogState
+from hub.core.changes import Entry, Undo
+from hub.core.log import MOST_OPEN, SMALL, LogState
 from hub.core.values import json_size, utf16_length
 from tests.core.making import T
 
@@ -26,61 +27,91 @@ def entry(no: int, content: str = "", **more: Any) -> Entry:
     return made  # type: ignore[no-any-return]
 
 
+def state(*entries: Entry) -> LogState:
+    return LogState("L", entries)
+
+
+def append(log: LogState, text: str, at: Any, id: str = "n0") -> Undo:
+    undo = log.append({"kind": "log.append", "id": id, "at": at, "text": text})
+    assert undo is not None
+    return undo
+
+
+def update(log: LogState, id: str = "n0", **what: Any) -> Undo:
+    part: Any = {"kind": "log.update", "id": id, **what}
+    undo = log.update(part)
+    assert undo is not None
+    return undo
+
+
 @settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["append", "append", "update", "read", "back"]), st.sampled_from(["", "x", "😀", "ä" * 50])
+            st.sampled_from(["append", "append", "update", "read", "others", "back"]),
+            st.sampled_from(["", "x", "😀", "ä" * 50]),
         ),
         max_size=20,
     )
 )
 def test_text_that_grows_is_read_and_taken_back_in_any_order(steps: list[tuple[str, str]]) -> None:
-    entry_ = LogEntry(entry(0, "a😀"))
+    """Whether the entry is packed meanwhile, because others are written to, or not."""
+    log = state(*(entry(no, "a😀") for no in range(MOST_OPEN + 2)))
     contents = ["a😀"]
-    undos = []
+    undos: list[Undo] = []
     for step, text in steps:
         if step == "append":
-            undos.append(
-                entry_.append({"kind": "log.append", "id": "n0", "at": utf16_length(contents[-1]), "text": text})
-            )
+            undos.append(append(log, text, utf16_length(contents[-1])))
             contents.append(contents[-1] + text)
         elif step == "update":
             if text == "x":
-                undos.append(entry_.update({"kind": "log.update", "id": "n0", "heading": "h", "kvps": {"k": text}}))
+                undos.append(update(log, heading="h", kvps={"k": text}))
                 contents.append(contents[-1])
             else:
-                undos.append(entry_.update({"kind": "log.update", "id": "n0", "content": text, "cut": 1}))
+                undos.append(update(log, content=text, cut=1))
                 contents.append(text)
+        elif step == "others":
+            for no in range(1, MOST_OPEN + 2):
+                undo = append(log, "x", 3, f"n{no}")
+                if text:
+                    undo()
+                else:
+                    undos.append(undo)
+                    contents.append(contents[-1])
+            if text == "":
+                for _ in range(MOST_OPEN + 1):
+                    undos.pop()()
+                    contents.pop()
         elif step == "read":
-            assert entry_.content == contents[-1]
+            assert log.find("n0").content == contents[-1]
         elif undos:
             undos.pop()()
             contents.pop()
-        assert (entry_.length, entry_.units) == (len(contents[-1]), utf16_length(contents[-1]))
-    assert entry_.content == contents[-1]
+        held = log.find("n0")
+        assert (held.length, held.units) == (len(contents[-1]), utf16_length(contents[-1]))
+    assert log.find("n0").content == contents[-1]
     while undos:
         undos.pop()()
-    assert entry_.to_json() == entry(0, "a😀")
+    assert log.to_json()["entries"] == [entry(no, "a😀") for no in range(MOST_OPEN + 2)]
 
 
 def test_an_update_without_content_is_taken_back_after_a_read() -> None:
-    one = LogEntry(entry(0, "abc"))
-    update = one.update({"kind": "log.update", "id": "n0", "heading": "h"})
-    append = one.append({"kind": "log.append", "id": "n0", "at": 3, "text": "x"})
-    assert one.content == "abcx"
-    append()
-    update()
-    assert one.to_json() == entry(0, "abc")
+    log = state(entry(0, "abc"))
+    undo_update = update(log, heading="h")
+    undo_append = append(log, "x", 3)
+    assert log.find("n0").content == "abcx"
+    undo_append()
+    undo_update()
+    assert log.find("n0").to_json() == entry(0, "abc")
 
 
 @pytest.mark.parametrize("at", [0, 2, 4, -1, None])
 def test_text_begins_where_the_content_ends(at: Any) -> None:
-    one = LogEntry(entry(0, "a😀"))
+    log = state(entry(0, "a😀"))
     with pytest.raises(LookupError):
-        one.append({"kind": "log.append", "id": "n0", "at": at, "text": "x"})
-    one.append({"kind": "log.append", "id": "n0", "at": 3, "text": "x"})
-    assert one.content == "a😀x"
+        append(log, "x", at)
+    append(log, "x", 3)
+    assert log.find("n0").content == "a😀x"
 
 
 @pytest.mark.parametrize(
@@ -95,29 +126,101 @@ def test_text_begins_where_the_content_ends(at: Any) -> None:
     ],
 )
 def test_a_wrong_update_changes_nothing(part: Any) -> None:
-    one = LogEntry(entry(0, "abc"))
+    log = state(entry(0, "abc"))
     with pytest.raises((TypeError, AttributeError)):
-        one.update(part | {"kind": "log.update", "id": "n0"})
-    assert one.to_json() == entry(0, "abc")
+        update(log, **part)
+    assert log.find("n0").to_json() == entry(0, "abc")
     with pytest.raises((TypeError, AttributeError)):
-        one.append({"kind": "log.append", "id": "n0", "at": 3, "text": part})
-    assert one.to_json() == entry(0, "abc")
+        append(log, part, 3)
+    assert log.find("n0").to_json() == entry(0, "abc")
 
 
 def test_pairs_are_merged_and_shared_with_nobody() -> None:
     given_entry = entry(0, kvps={"a": 1, "b": {"x": 1}})
-    one = LogEntry(given_entry)
-    shown = one.to_json()
-    one.update({"kind": "log.update", "id": "n0", "kvps": {"b": {"y": 2}, "c": None}})
-    assert one.kvps == {"a": 1, "b": {"y": 2}, "c": None}
+    log = state(given_entry)
+    shown = log.find("n0").to_json()
+    update(log, kvps={"b": {"y": 2}, "c": None})
+    assert log.find("n0").kvps == {"a": 1, "b": {"y": 2}, "c": None}
     assert shown["kvps"] == given_entry["kvps"] == {"a": 1, "b": {"x": 1}}
 
 
 def test_cut_is_shown_while_something_is_cut() -> None:
-    one = LogEntry(entry(0, "abc", cut=5))
-    assert one.to_json()["cut"] == 5
-    one.update({"kind": "log.update", "id": "n0", "cut": 0})
-    assert "cut" not in one.to_json()
+    log = state(entry(0, "abc", cut=5))
+    assert log.find("n0").to_json()["cut"] == 5
+    update(log, cut=0)
+    assert "cut" not in log.find("n0").to_json()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"content": 5}, TypeError),
+        ({"content": None}, TypeError),
+        ({"kvps": 5}, TypeError),
+        ({"kvps": None}, TypeError),
+        ({"no": None}, LookupError),
+        ({"id": []}, TypeError),
+    ],
+)
+def test_a_wrong_entry_is_not_taken(wrong: Any, error: type[Exception]) -> None:
+    log = state()
+    with pytest.raises(error):
+        log.add({**entry(0), **wrong})
+    for member in entry(0):
+        less: Any = {name: value for name, value in entry(0).items() if name != member}
+        with pytest.raises(LookupError):
+            log.add(less)
+    assert log.to_json() == {"id": "L", "entries": []}
+    assert "n0" not in log
+
+
+def test_members_that_an_entry_does_not_have_are_left_out() -> None:
+    log = state(entry(0, more=1, cut=0))
+    assert log.to_json()["entries"] == [entry(0)]
+
+
+@pytest.mark.parametrize("odd", [{"content": "a\ud800"}, {"kvps": {"n": 2**70}}])
+def test_what_cannot_be_packed_is_held_all_the_same(odd: Any) -> None:
+    log = state(entry(0, **odd))
+    assert log.packed("n0") is None
+    assert log.to_json()["entries"] == [entry(0, **odd)]
+    append(log, "x", utf16_length(entry(0, **odd)["content"]))
+    for no in range(1, MOST_OPEN + 2):
+        log.add(entry(no))
+        append(log, "x", 0, f"n{no}")
+    assert log.find("n0").content == entry(0, **odd)["content"] + "x"
+
+
+def test_a_log_of_which_much_is_written_to_keeps_little_open() -> None:
+    log = state(*(entry(no, "x" * (SMALL + 1 if no == 3 else 1)) for no in range(100)))
+    for no, one in enumerate(log.entries):
+        append(log, "y", one.units, one.id)
+        update(log, one.id, kvps={"n": no})
+    assert sum(1 for held in log._held if not isinstance(held, bytes)) == MOST_OPEN + 1  # the large one stays open
+    assert [one.kvps for one in log.entries] == [{"n": no} for no in range(100)]
+    assert {one.content[-2:] for one in log.entries} == {"xy"}
+    assert all(log.packed(one.id) == msgspec.msgpack.encode(one.to_json()) for one in log.entries)
+
+
+def test_a_time_that_was_taken_over_stays_when_a_write_is_taken_back() -> None:
+    log = state(*map(entry, range(MOST_OPEN + 2)))
+    undo = append(log, "x", 0)
+    others = [append(log, "y", 0, f"n{no}") for no in range(1, MOST_OPEN + 2)]
+    log.restamp("n0", "later")
+    for other in reversed(others):
+        other()
+    undo()
+    assert log.find("n0").to_json() == entry(0, timestamp="later")
+
+
+def test_entries_are_given_like_a_list() -> None:
+    entries = state(*map(entry, range(5))).entries
+    assert len(entries) == 5
+    assert entries[-1].no == 4
+    assert [one.no for one in entries[1:3]] == [1, 2]
+    assert [one.no for one in entries] == list(range(5))
+    with pytest.raises(IndexError):
+        entries[5]
 
 
 def test_entries_come_in_order_and_once() -> None:

@@ -68,6 +68,7 @@ def test_anything_else_is_refused_by_its_place(value: Any) -> None:
         ({"n": -(2**53)}, "/n"),
         ({"d": datetime.date(2026, 1, 1)}, "/d"),
         ({"k": {1: 2}}, "/k"),
+        ({"k": [{"__proto__": 1}]}, "/k/0/__proto__"),
         ([[object()]], "/0/0"),
         (nested(MAX_DEPTH + 1), ""),
     ],
@@ -87,8 +88,9 @@ def test_dates_get_advice() -> None:
 
 
 def test_cycles_are_named() -> None:
-    with pytest.raises(InvalidValue, match="contains itself"):
-        check(endless())
+    with pytest.raises(InvalidValue, match="contains itself") as refused:
+        check({"a": [1, endless()]}, "/state")
+    assert refused.value.details["path"] == "/state/a/1/0/again", "where it begins anew"
 
 
 def test_nesting_has_a_bound() -> None:
@@ -102,6 +104,10 @@ def test_the_same_value_twice_is_no_cycle() -> None:
     copy = check({"a": inner, "b": inner})
     inner.append(2)
     assert copy == {"a": [1], "b": [1]}
+
+
+def test_of_keys_that_become_one_the_last_counts() -> None:
+    assert check(dict([("\ud800", 1), ("\udfff", 2)])) == {"\ufffd": 2}  # noqa: C406
 
 
 def test_kinds_of_the_plain_types_become_plain() -> None:

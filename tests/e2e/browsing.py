@@ -75,13 +75,23 @@ class Tab:
 
 @asynccontextmanager
 async def tab(
-    chromium: Browser, hub: HubProcess, path: str = "/", *, width: int = 1280, height: int = 800
+    chromium: Browser,
+    hub: HubProcess,
+    path: str = "/",
+    *,
+    url: str | None = None,
+    script: str = "",
+    width: int = 1280,
+    height: int = 800,
 ) -> AsyncIterator[Tab]:
-    """A page of the hub, opened with the operator's token."""
+    """A page of the hub, opened with the operator's token. ``url``: another way to the hub; ``script`` runs before the page's
+    own."""
     context = await chromium.new_context(viewport={"width": width, "height": height})
     page = await context.new_page()
+    if script:
+        await page.add_init_script(script)
     opened = Tab(page)
-    await page.goto(f"{hub.url}{path}#token={hub.token}")
+    await page.goto(f"{url or hub.url}{path}#token={hub.token}")
     await opened.online()
     yield opened
     await context.close()

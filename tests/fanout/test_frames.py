@@ -19,6 +19,7 @@ class Member:
     """An outbox that keeps the bytes that it was given."""
 
     variant = Variant.JSON
+    behind = False
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []

@@ -133,7 +133,7 @@ def test_stream_is_kept_by_number_or_by_bytes() -> None:
         live.change(1.0, *put("/state/n", n))
     write = live.write(1.2)
     assert write is not None
-    assert write.trim == live.state.position.seq - KEEP_CHANGES
+    assert KEEP_CHANGES <= live.state.position.seq - write.trim < KEEP_CHANGES + 64
     piece = "x" * 50_000
     for n in range(60):
         live.change(2.0, *put("/state/n", piece + str(n)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -14,49 +13,12 @@ from socketio.exceptions import ConnectionError as Refused
 from hub.core.requests import Role
 from hub.node.node import Node
 from hub.node.settings import Settings
-from hub.server import engine
+from hub.server import engine, sockets
 from hub.server.auth import Tokens
 from tests.clients import Client, Follower, People, serving
+from tests.leaks import kept, own_tasks, settled
 from tests.raw import raw
 from tests.support import until
-
-
-def kept(people: People) -> dict[str, Any]:
-    """Everything that grows with connections and what they ask."""
-    hub: Any = people.server
-    node = hub.node
-    found: dict[str, Any] = {}
-    for path, server in hub.sockets.servers.items():
-        found[path] = {
-            "engine sockets": len(server.eio.sockets),
-            "environ": len(server.environ),
-            "outboxes": len(server.outboxes),
-            "binary": len(server._binary_packet),
-            "rooms": sum(len(members) for rooms in server.manager.rooms.values() for members in rooms.values()),
-            "callbacks": len(server.manager.callbacks),
-            "pending": len(server.manager.pending_connect) + len(server.manager.pending_disconnect),
-        }
-    found["sessions"] = len(hub.sockets._sessions)
-    found["expiry"] = len(hub.sockets._expiry)
-    found["viewers"] = sum(len(live.audience.room.members) for live in node.contexts)
-    for topic in (node.rows, node.notices.topic):
-        found[topic.topic] = (len(topic._rooms), len(topic._identities), len(topic._patterned))
-    dispatch = node.dispatch
-    found["dispatch"] = [dispatch._workers.runs, len(dispatch._workers._held)]
-    found["dispatch"] += [len(dispatch._timers), len(dispatch._starting), len(dispatch._stopping)]
-    found["workers"] = dispatch.agents
-    gc.collect()
-    return found
-
-
-def own_tasks() -> int:
-    """Tasks of the hub and of its engine; stock clients' own do not count."""
-    names = [str(task.get_coro()) for task in asyncio.all_tasks()]
-    return sum("hub/" in name or "_websocket_handler" in name or "RequestHandler" in name for name in names)
-
-
-async def settled(people: People, baseline: dict[str, Any]) -> None:
-    await until(lambda: kept(people) == baseline, "the baseline", 10)
 
 
 async def test_five_hundred_bad_tokens(people: People, op: Client) -> None:
@@ -75,7 +37,10 @@ async def test_five_hundred_bad_tokens(people: People, op: Client) -> None:
 
 
 async def test_connect_handlers_that_raise(people: People, op: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trial L1: every one is told, the hub's log has the traceback, and nothing is left."""
     baseline = kept(people)
+    logged: list[BaseException | None] = []
+    monkeypatch.setattr(sockets._log, "exception", lambda *args: logged.append(None))  # what pytest keeps has frames
 
     def broken(self: Tokens, token: object) -> Any:
         raise RuntimeError("a fault for the test")
@@ -85,6 +50,7 @@ async def test_connect_handlers_that_raise(people: People, op: Client, monkeypat
         for n in range(100):
             with pytest.raises(Refused):
                 await people.join(op.token, ("websocket", "msgpack")[n % 2])
+    assert len(logged) == 100
     await settled(people, baseline)
 
 

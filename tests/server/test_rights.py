@@ -121,7 +121,7 @@ async def test_look_alikes_and_patterns_lead_nowhere(people: People, ann: Client
 async def test_ids_of_connections_are_no_topics(people: People, ann: Client) -> None:
     bob = await people.user("bob")
     for server in people.server.sockets.servers.values():
-        for sid in [*server.eio.sockets, *server.manager.rooms.get("/", {}).get(None, {})]:
+        for sid in [*server.outboxes, *(outbox.session_id for outbox in server.outboxes.values())]:
             for topic in (sid, f"context:{sid}"):
                 await bob.refused("subscribe", "not_found", topic=topic)
     await ann.ok("subscribe", topic="context:anns")

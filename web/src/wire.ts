@@ -207,6 +207,8 @@ export interface Hello {
   readonly limits: { readonly [name: string]: number };
   readonly agents?: readonly string[];
   readonly degraded?: boolean;
+  /** Why the hub ended this client's last connection, where it could not be told at the time. */
+  readonly previous?: { readonly code: number; readonly reason: string; readonly at: string };
 }
 
 /** What the hub says before it ends a connection, and what a refusal at connect carries. */

@@ -139,3 +139,21 @@ test("an answer that is none is an error, not a crash", async () => {
     expect(await result).toBeInstanceOf(HubError);
   }
 });
+
+test("who asks too much at a time asks again when the hub says, a read within its time", async () => {
+  socket.accept();
+  const read = quiet(client.readNotices(["n"]));
+  const write = quiet(client.message("a", { text: "1" }));
+  const refusal = { ok: false, error: { code: "rate_limited", message: "later", retryable: true, details: { retry_after_ms: 3_000 } } };
+  socket.last("notice.read").answer(refusal);
+  socket.last("message").answer(refusal);
+  await vi.advanceTimersByTimeAsync(2_900);
+  expect([socket.of("notice.read").length, socket.of("message").length]).toEqual([1, 1]);
+  await vi.advanceTimersByTimeAsync(1_700);
+  expect([socket.of("notice.read").length, socket.of("message").length]).toEqual([2, 2]);
+  expect(keys()[1]).toBe(keys()[0]);
+  socket.last("notice.read").answer({ ok: true });
+  socket.last("message").answer({ ok: true, id: "m" });
+  expect(await read).toMatchObject({ ok: true });
+  expect(await write).toMatchObject({ id: "m" });
+});

@@ -271,6 +271,19 @@ describe("rows", () => {
     expect(waits[3]).toBeGreaterThan(waits[1] as number);
   });
 
+  test("rows that the hub left out: the set is read again, and what comes meanwhile is kept", async () => {
+    const topic = watch();
+    await answer([row("a", "e:5")]);
+    socket.handlers.event("hub.lagged", { topic: "notices" });
+    socket.handlers.event("hub.lagged", { topic: null, waiting: 1, limit: 1, seconds: 10 });
+    expect(socket.of("subscribe")).toHaveLength(1);
+    socket.handlers.event("hub.lagged", { topic: "contexts" });
+    expect(socket.of("subscribe")).toHaveLength(2);
+    event("b", "e:9");
+    await answer([row("a", "e:6"), row("b", "e:8")]);
+    expect(names(topic.rows)).toEqual({ a: "e:6", b: "e:9" });
+  });
+
   test("the set is read again on every connection, and pages join it", async () => {
     const topic = watch();
     await answer([row("a", "e:5"), row("b", "e:1")]);

@@ -1,48 +1,54 @@
--- Write what the hashes lack, unless somebody else wrote since.
+-- Write what the hashes of each of many contexts lack, unless somebody else wrote since. Each stands alone.
 --
--- KEYS  main hash, stream of changes, then the other hashes.
--- ARGV  epoch; mirrored as the writer knows it; the seq that the hashes hold afterwards; packed table of the fields that are
---       left for later ('' if none); the seq up to which every field is written; the seq up to which the stream may be trimmed;
---       then for the main hash and each other: clear (0 or 1), number of deleted fields, fields, number of set fields, field, value ...
--- Answers 1, or 0 if nothing was written.
-local main, stream = KEYS[1], KEYS[2]
-local there = redis.call('HMGET', main, 'epoch', 'mirrored', 'last', 'closed')
-if there[1] ~= ARGV[1] or there[2] ~= ARGV[2] or there[4] or tonumber(there[3]) < tonumber(ARGV[3]) then
-  return 0
-end
-
+-- KEYS  the contexts' main hashes. A context's other keys have longer names and are in the same slot.
+-- ARGV  for each context a msgpack list:
+--         1-3  epoch; mirrored as the writer knows it; the seq that the hashes hold afterwards
+--         4    packed table of the fields that are left for later, '' if none
+--         5-6  the seq up to which every field is written; the seq up to which the stream may be trimmed
+--         7-   for each hash that changes {end of its name, whether to clear it, deleted fields, {field, value ...}}
+-- Answers for each context 1, 0 if nothing was written, or the text of an error.
 local SLICE = 1000 -- arguments that one command takes: Lua's stack is limited
-local at = 7
-local function slices(command, key, width)
-  local count = tonumber(ARGV[at])
-  at = at + 1
-  local stop = at + count * width
-  while at < stop do
-    local next = math.min(at + SLICE, stop)
-    redis.call(command, key, unpack(ARGV, at, next - 1))
-    at = next
+
+local function slices(command, key, items)
+  for first = 1, #items, SLICE do
+    redis.call(command, key, unpack(items, first, math.min(first + SLICE - 1, #items)))
   end
 end
 
-for i = 2, #KEYS do
-  local key = i == 2 and main or KEYS[i]
-  local clear = ARGV[at] == '1'
-  at = at + 1
-  if clear then
-    redis.call('UNLINK', key)
+local function write(main, given)
+  local epoch, mirrored, seq, held, complete, trim = unpack(given, 1, 6)
+  local there = redis.call('HMGET', main, 'epoch', 'mirrored', 'last', 'closed')
+  if there[1] ~= epoch or there[2] ~= mirrored or there[4] or tonumber(there[3]) < tonumber(seq) then
+    return 0
   end
-  slices('HDEL', key, 1)
-  slices('HSET', key, 2)
+  for i = 7, #given do
+    local name, clear, gone, fields = unpack(given[i], 1, 4)
+    local key = main .. name
+    if clear then
+      redis.call('UNLINK', key)
+    end
+    slices('HDEL', key, gone)
+    slices('HSET', key, fields)
+  end
+  redis.call('HSET', main, 'mirrored', seq)
+  if held ~= '' then
+    redis.call('HSET', main, 'held', held)
+  else
+    redis.call('HDEL', main, 'held')
+  end
+  trim = math.min(complete, trim)
+  if trim > 0 then
+    redis.call('XTRIM', main .. ':changes', 'MINID', '~', string.format('%.0f-0', trim + 1))
+  end
+  return 1
 end
 
-redis.call('HSET', main, 'mirrored', ARGV[3])
-if ARGV[4] == '' then
-  redis.call('HDEL', main, 'held')
-else
-  redis.call('HSET', main, 'held', ARGV[4])
+local answers = {}
+for i = 1, #KEYS do
+  local fine, answer = pcall(write, KEYS[i], cmsgpack.unpack(ARGV[i]))
+  if not fine then
+    answer = type(answer) == 'table' and answer.err or tostring(answer)
+  end
+  answers[i] = answer
 end
-local trim = math.min(tonumber(ARGV[5]), tonumber(ARGV[6]))
-if trim > 0 then
-  redis.call('XTRIM', stream, 'MINID', '~', string.format('%.0f-0', trim + 1))
-end
-return 1
+return answers

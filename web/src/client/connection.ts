@@ -98,7 +98,7 @@ export class Connection {
   #event(name: string, payload: unknown): void {
     switch (name) {
       case "hello":
-        this.#backoff.reset();
+        this.#hello(payload as Hello);
         this.handlers.degraded(degradedReason({ degraded: (payload as Hello).degraded ?? false }));
         return this.handlers.hello(payload as Hello);
       case "hub.disconnect":
@@ -111,6 +111,12 @@ export class Connection {
       default:
         return this.handlers.event(name, payload);
     }
+  }
+
+  /** Who was ended for what it did too much comes back as slowly as before. */
+  #hello({ previous }: Hello): void {
+    if (previous) console.warn(`The hub had ended the last connection: ${previous.reason} (${previous.code})`);
+    else this.#backoff.reset();
   }
 
   /** The node is about to end: go and come back, at a moment of one's own, so that not all do at once. */

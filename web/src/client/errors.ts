@@ -40,3 +40,10 @@ export function asHubError(error: unknown): HubError {
   if (error instanceof HubError) return error;
   return new HubError("bad_reply", error instanceof Error ? error.message : String(error));
 }
+
+/** Milliseconds after which the hub wants to be asked again; 0 if it does not say. */
+export function retryAfter({ details }: HubError): number {
+  if (typeof details !== "object" || details === null || Array.isArray(details)) return 0;
+  const after = details["retry_after_ms"];
+  return typeof after === "number" ? after : 0;
+}

@@ -1,14 +1,13 @@
 /**
  * Requests and their answers.
  *
- * Reads are asked again after a reconnection until their time is up. What changes something carries a key
+ * Reads are asked again after a reconnection, or when the hub says that it takes them, until their time is up. What changes something carries a key
  * `writer/n`, counted per context, and goes in that order: it stays here until it is answered, is sent again with
  * the same key after a lost connection, a lost answer or an answer that says `retryable`, and applies once whatever
  * happens. At most 64 of a context are unanswered at the hub at a time; the rest wait here.
  */
-import type { Json } from "../wire";
 import { Backoff } from "./backoff";
-import { errorIn, HubError } from "./errors";
+import { errorIn, HubError, retryAfter } from "./errors";
 
 const WINDOW = 64;
 const ANSWER_TIME = 20_000;
@@ -151,7 +150,12 @@ export class Requests {
   }
 
   #emitRead(read: Read): void {
-    this.emit(read.event, read.payload, (reply) => read.settle(reply, errorIn(reply)));
+    this.emit(read.event, read.payload, (reply) => {
+      const error = errorIn(reply);
+      const after = error?.code === "rate_limited" ? retryAfter(error) : 0;
+      if (after === 0) return read.settle(reply, error);
+      setTimeout(() => { if (this.#online && this.#reads.has(read)) this.#emitRead(read); }, after);
+    });
   }
 
   #pump(lane: Lane): void {
@@ -186,7 +190,7 @@ export class Requests {
     lane.pause = setTimeout(() => {
       lane.pause = null;
       this.#pump(lane);
-    }, lane.backoff.next(retryAfter(error.details)));
+    }, lane.backoff.next(retryAfter(error)));
   }
 
   #lane(context: string): Lane {
@@ -205,10 +209,4 @@ export class Requests {
     write.timer = null;
     write.sent = 0;
   }
-}
-
-function retryAfter(details: Json): number {
-  if (typeof details !== "object" || details === null || Array.isArray(details)) return 0;
-  const after = details["retry_after_ms"];
-  return typeof after === "number" ? after : 0;
 }

@@ -3,7 +3,7 @@
  *
  * Each row has a position of its own. Within an epoch the newest row wins; a row of another epoch than the one held
  * is taken, and the set is read again. There are no gaps to see here: a row that was missed while away comes with the
- * set, which is read on every connection.
+ * set, which is read on every connection, and when the hub says that it left rows out (`hub.lagged`).
  */
 import type { Position, Row, RowEvent, RowsReply } from "../wire";
 import type { HubError } from "./errors";
@@ -46,6 +46,7 @@ export class RowTopic<R extends Row> {
 
   event(name: string, payload: unknown): void {
     if (name === "row") this.#subscription.event(payload as RowEvent<R>);
+    else if (name === "hub.lagged") this.#subscription.again(true);
   }
 
   /** Rows that came by a page: those that are newer than the ones held are taken. */

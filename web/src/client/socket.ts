@@ -22,18 +22,23 @@ export type OpenSocket = (handlers: SocketHandlers) => SocketPort;
 /** A Socket.IO connection to `url` ("" is the page's own origin); `token` is asked for at every attempt. */
 export function socketIo(url: string, token: () => string): OpenSocket {
   return (handlers) => {
+    let previous: string | undefined;
     const socket: Socket = io(url, {
       path: "/socket.io/",
       // Several nodes share a port: long polling would need sticky sessions.
       transports: ["websocket"],
-      auth: (give) => give({ token: token() }),
+      // With the name of the last connection the hub can say why it ended, where it could not be told at the time.
+      auth: (give) => give({ token: token(), ...(previous && { previous }) }),
       // Connection comes back by its own rules (see connection.ts), which know the hub's codes.
       reconnection: false,
       autoConnect: false,
       forceNew: true,
       timeout: 15_000,
     });
-    socket.on("connect", () => handlers.connected());
+    socket.on("connect", () => {
+      previous = socket.id;
+      handlers.connected();
+    });
     socket.on("disconnect", (reason) => handlers.lost(reason));
     socket.on("connect_error", (error: Error & { data?: unknown }) => {
       // Only the hub's own refusal has this member, even if it is empty; an error of the transport has none.

@@ -2,6 +2,7 @@
 import DOMPurify from "dompurify";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { blocksOf } from "../markdown";
+import { Turns } from "./turns";
 
 const ALLOWED_TAGS = [
   "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "strong",
@@ -12,6 +13,11 @@ const ALLOWED_ATTR = ["href", "title", "target", "rel", "align", "start", "data-
 /** Milliseconds between two renderings of a growing text; long ones get ten times what the last one took. */
 const LEAST_PAUSE = 100;
 const MOST_PAUSE = 2_000;
+/** Characters of a text that are shown as they are until it is its turn to be rendered: laying out a long one takes long, too. */
+const MOST_RAW = 1_000;
+
+/** Many texts may come at once: they are rendered one after the other, with everything else between. */
+const turns = new Turns();
 
 class MarkdownView {
   #keys: string[] = [];
@@ -19,6 +25,8 @@ class MarkdownView {
   #wanted = "";
   #timer: ReturnType<typeof setTimeout> | null = null;
   #next = 0;
+  #waiting = false;
+  #disposed = false;
 
   constructor(private readonly root: HTMLElement) {}
 
@@ -26,13 +34,33 @@ class MarkdownView {
     this.#wanted = text;
     if (this.#timer !== null || text === this.#shown) return;
     const pause = this.#next - performance.now();
-    if (pause <= 0) this.#render();
-    else this.#timer = setTimeout(() => { this.#timer = null; this.#render(); }, pause);
+    if (pause <= 0) this.#wait();
+    else this.#timer = setTimeout(() => { this.#timer = null; this.#wait(); }, pause);
   }
 
-  dispose(): void { if (this.#timer !== null) clearTimeout(this.#timer); }
+  dispose(): void {
+    this.#disposed = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+
+  #wait(): void {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    turns.take(() => {
+      this.#waiting = false;
+      if (!this.#disposed) this.#render();
+    });
+    if (this.#waiting && this.#shown === null) {
+      this.root.textContent = this.#wanted.slice(0, MOST_RAW);
+      this.root.classList.add("raw");
+    }
+  }
 
   #render(): void {
+    if (this.root.classList.contains("raw")) {
+      this.root.textContent = "";
+      this.root.classList.remove("raw");
+    }
     const began = performance.now();
     const blocks = blocksOf(this.#wanted);
     let same = 0;
