@@ -14,8 +14,6 @@ REASONS = frozenset(
         "position_ahead",
         "too_far_behind",
         "lagged",
-        "the record has another history",
-        "the record lost its data",
     }
 )
 

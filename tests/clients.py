@@ -15,9 +15,8 @@ from hub.core.state import ContextState
 from hub.server.auth import Tokens
 from hub.server.server import HubServer, Options
 from tests.checker import Checker
+from tests.support import SECONDS
 
-SECONDS = 10.0
-"""How long a test waits for what a hub sends; far more than it takes."""
 KINDS = ("websocket", "polling", "msgpack")
 
 
@@ -108,10 +107,7 @@ class Client(Talk):
         return self
 
     async def close(self) -> None:
-        await self.sio.disconnect()
-        http = getattr(self.sio.eio, "http", None)
-        if http is not None and not http.closed:
-            await http.close()
+        await leave(self.sio)
 
     def drop(self) -> None:
         """Lose the connection without a word."""
@@ -170,6 +166,14 @@ def refusal(reply: Any, code: str) -> dict[str, Any]:
     assert error["message"]
     assert isinstance(error["retryable"], bool)
     return error
+
+
+async def leave(sio: Any) -> None:
+    """Disconnect an asyncio client of python-socketio; nothing of it stays open."""
+    await sio.disconnect()
+    http = getattr(sio.eio, "http", None)
+    if http is not None and not http.closed:
+        await http.close()
 
 
 def cut(sio: Any) -> None:

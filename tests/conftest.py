@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.support import HubProcess, find_browser, redis_process
 
 if TYPE_CHECKING:
     from hub.server.server import HubServer
+
+settings.register_profile("hub", settings.default, deadline=None)  # a machine that is busy elsewhere is no fault
+settings.load_profile("hub")
 
 
 @pytest.fixture

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from pathlib import Path
 from typing import Any
 
+import hub
 from hub.server.carriers import PollingSocket
 from hub.server.line import WebSocketLine
 from tests.clients import People
 from tests.support import until
 
+_OWN = (f"{Path(hub.__file__).parent}/", "/aiohttp/web_", "/engineio/async_server", "/engineio/async_socket")
+"""Where the code of such tasks stands."""
+
 
 def kept(people: People) -> dict[str, Any]:
     """Everything that grows with connections and what they ask."""
-    hub: Any = people.server
-    node = hub.node
+    server: Any = people.server
+    node = server.node
     found: dict[str, Any] = {}
     gc.collect()
     alive = gc.get_objects()
-    for path, server in hub.sockets.servers.items():
+    for path, sockets in server.sockets.servers.items():
         found[path] = {
-            "engine sockets": len(server.eio.sockets),
-            "outboxes": len(server.outboxes),
-            "lines": sum(isinstance(thing, WebSocketLine) and thing._owner is server for thing in alive),
-            "polling": sum(isinstance(thing, PollingSocket) and thing.server is server.eio for thing in alive),
+            "engine sockets": len(sockets.eio.sockets),
+            "outboxes": len(sockets.outboxes),
+            "lines": sum(isinstance(thing, WebSocketLine) and thing._owner is sockets for thing in alive),
+            "polling": sum(isinstance(thing, PollingSocket) and thing.server is sockets.eio for thing in alive),
         }
-    found["sessions"] = len(hub.sockets._sessions)
-    found["expiry"] = len(hub.sockets._expiry)
+    found["sessions"] = len(server.sockets._sessions)
+    found["expiry"] = len(server.sockets._expiry)
     found["viewers"] = sum(len(live.audience.room.members) for live in node.contexts)
     for topic in (node.rows, node.notices.topic):
         found[topic.topic] = (len(topic._rooms), len(topic._identities), len(topic._patterned))
@@ -40,8 +45,8 @@ def kept(people: People) -> dict[str, Any]:
 
 def own_tasks() -> int:
     """Tasks of the hub and of its engine; stock clients' own do not count."""
-    names = [str(task.get_coro()) for task in asyncio.all_tasks()]
-    return sum("hub/" in name or "_websocket_handler" in name or "RequestHandler" in name for name in names)
+    codes = [getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()]
+    return sum(any(part in code.co_filename for part in _OWN) for code in codes if code is not None)
 
 
 async def settled(people: People, baseline: dict[str, Any]) -> None:

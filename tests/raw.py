@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import msgpack
 
-from tests.clients import SECONDS
+from tests.support import SECONDS
 
 
 class Raw:
@@ -59,6 +59,11 @@ class Raw:
         return True
 
 
+def enter(token: object) -> str:
+    """The frame that asks to be let in, for the parser of JSON."""
+    return "40" + json.dumps({"token": token})
+
+
 @asynccontextmanager
 async def raw(url: str, token: str | None = None, *, path: str = "/socket.io/", **headers: str) -> AsyncIterator[Raw]:
     """Open a WebSocket and take the engine's greeting; with a token ask to be let in and take the answer."""
@@ -68,12 +73,11 @@ async def raw(url: str, token: str | None = None, *, path: str = "/socket.io/", 
             client = Raw(ws)
             assert (await client.receive()).startswith("0")
             if token is not None:
-                auth = {"token": token}
                 if "msgpack" in path:
-                    await client.send(msgpack.packb({"type": 0, "data": auth, "nsp": "/"}))
+                    await client.send(msgpack.packb({"type": 0, "data": {"token": token}, "nsp": "/"}))
                     await client.until(lambda frame: isinstance(frame, bytes))
                 else:
-                    await client.send("40" + json.dumps(auth))
+                    await client.send(enter(token))
                     await client.until(lambda frame: isinstance(frame, str) and frame.startswith("40"))
             yield client
 

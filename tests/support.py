@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-m", "hub")
 SECONDS = 20.0
-"""How long a test waits for another process; far more than it takes."""
+"""How long a test waits for what another process does, or what a hub sends; far more than it takes."""
 
 
 def environment(**more: str) -> dict[str, str]:

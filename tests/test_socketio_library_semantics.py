@@ -15,7 +15,7 @@ from aiohttp import web, web_protocol
 from aiohttp._websocket.helpers import websocket_mask
 from engineio.async_drivers import aiohttp as driver
 from engineio.async_socket import AsyncSocket
-from engineio.exceptions import UnknownPacketError
+from engineio.exceptions import EngineIOError, UnknownPacketError
 from engineio.packet import MESSAGE, NOOP
 from engineio.packet import Packet as EnginePacket
 from engineio.payload import Payload
@@ -112,6 +112,18 @@ async def test_32_packets_of_a_post_are_received_one_after_the_other(
     async with session.post(OLD, data="4unknown") as answer:
         assert answer.status == 400
     assert "sid" not in server.sockets, "what is unknown ends the connection"
+    assert issubclass(UnknownPacketError, EngineIOError)
+
+
+async def test_32_a_post_that_fails_otherwise_is_said_to_be_well(
+    engine: tuple[Server, aiohttp.ClientSession],
+) -> None:
+    """Which is why the hub's sockets make an EngineIOError of whatever fails."""
+    server, session = engine
+    await session.get(NEW)
+    async with session.post(OLD, data=b"4\xff") as answer:
+        assert (answer.status, await answer.text()) == (200, "OK")
+    assert "sid" in server.sockets
 
 
 async def test_32_polls_take_from_the_queue(engine: tuple[Server, aiohttp.ClientSession]) -> None:
@@ -360,6 +372,7 @@ def test_32_msgpack_packets() -> None:
 
 
 def test_32_refusals() -> None:
+    """The hub makes its own in the same form; the handshake below has one."""
     assert Refused("no", {"code": 4500}).error_args == {"message": "no", "data": {"code": 4500}}
 
 
@@ -384,3 +397,10 @@ async def test_32_the_handshake_of_a_stock_client(hub: HubServer) -> None:
         await client.send("40/other,{}")
         refused = await client.until(lambda frame: frame.startswith("44"))
         assert refused == '44/other,"Unable to connect"'
+    async with raw(hub.url) as client:
+        await client.send('40{"token":"wrong"}')
+        refused = await client.until(lambda frame: frame.startswith("44"))
+        assert json.loads(refused[2:]) == {
+            "message": "the token is not one of this hub",
+            "data": {"code": 4500, "reason": "the token is not one of this hub", "reconnect": False},
+        }

@@ -23,7 +23,7 @@ from hub.server.server import HubServer, Options
 
 T = TypeVar("T")
 
-_GC_THRESHOLDS: Final = (20_000, 20, 20)
+_GC_THRESHOLDS: Final = (50_000, 20, 20)
 """A batch of changes makes thousands of objects that live for a moment and are in no cycle; Python's own thresholds (700, 10,
 10) would search them again and again, a fifth of the hub's time."""
 

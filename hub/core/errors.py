@@ -30,7 +30,7 @@ HubError
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 class HubError(Exception):
@@ -50,6 +50,12 @@ class HubError(Exception):
         if self.details:
             error["details"] = self.details
         return error
+
+    def bare(self) -> Self:
+        """This error to be kept as an answer, without the way it came. The frames on that way have the request and, somewhere,
+        the error: megabytes in a cycle would wait for the collector."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class InvalidRequest(HubError):

@@ -234,7 +234,11 @@ class KeyTable:
         kind, _, name = field.partition("/")
         if kind == "k":
             seq, digest, result = value
-            self._others[name] = (seq, _pack((digest, result)))
+            outcome = _pack((digest, result))
+            _unpack(outcome)  # or raise
+            if not isinstance(seq, int):
+                raise TypeError("not the outcome of a request")
+            self._others[name] = (seq, outcome)
             self._in_order = False
             return
         if len(value) == 2:  # from before lines: a list of n, digest and result
@@ -251,7 +255,11 @@ class KeyTable:
             raise ValueError("not the outcomes of a writer")
         writer = _Writer(epoch)
         writer.last, writer.lines = last, lines
-        numbers = [_number(line) for line in _split(lines)]
+        split = _split(lines)
+        for line in split:
+            if line[-1] == "}":
+                _decode(line.split(" ", 2)[2])  # or raise
+        numbers = [_number(line) for line in split]
         if sorted(set(numbers)) != numbers:
             raise ValueError("the outcomes of a writer are not in order")
         writer.highest = numbers[-1]

@@ -114,7 +114,7 @@ class Ring:
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.topic = topic
-        self._budget = budget or Budget(UNBOUNDED)
+        self._budget = budget  # none of its own: each would have the other, and what is read for a moment would stay
         self._most = most
         self._most_bytes = most_bytes
         self._kept: list[bytes] | None = None  # no deque: one with little in it takes 760 bytes
@@ -135,7 +135,8 @@ class Ring:
     def start_over(self, position: Position) -> None:
         """Forget everything: the reader went on at another position, or ended."""
         size, self._bytes, self._kept = self._bytes, 0, None
-        self._budget.freed(self, size)
+        if self._budget is not None:
+            self._budget.freed(self, size)
         self.after = position
         self._last_log = position.seq
 
@@ -153,7 +154,8 @@ class Ring:
         self._bytes += size
         while len(kept) > self._most or (self._bytes > self._most_bytes and len(kept) > 1):
             self.drop_oldest()
-        self._budget.used(self, size)
+        if self._budget is not None:
+            self._budget.used(self, size)
         return sent
 
     def drop_oldest(self) -> None:
@@ -164,7 +166,8 @@ class Ring:
             self._kept = None
         self._bytes -= size
         self.after = self.after.after()
-        self._budget.freed(self, size)
+        if self._budget is not None:
+            self._budget.freed(self, size)
 
     def has(self, position: Position) -> bool:
         """Whether all that came after a position is here."""
@@ -187,5 +190,6 @@ class Ring:
                     break
             log_before, parts = _unpack(packed)
             found.append(Sent(self.topic, Position(position.epoch, seq), parts, log_before))
-        self._budget.used(self)
+        if self._budget is not None:
+            self._budget.used(self)
         return found

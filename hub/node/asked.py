@@ -33,7 +33,8 @@ class Asked:
         self.closed = False
         self._outbox = outbox
         self._call = call
-        self._topics: dict[str, None] = {}  # empty it takes a third of a set's memory
+        self._topics: dict[str, wire.Subscribe] = {}
+        """What it follows, each with the latest request for it."""
         self._workers: dict[str, SessionWorker] = {}
 
     async def answer(self, body: wire.Asked) -> dict[str, Any]:
@@ -48,11 +49,17 @@ class Asked:
         for worker in self._workers.values():
             self.node.dispatch.gone(worker)
 
-    async def _open(self, id: str) -> LiveContext:
+    def _check_open(self) -> None:
+        """Who has gone joins nothing: nobody would take it out again. Raises Unavailable."""
+        if self.closed:
+            raise Unavailable("the connection is closing")
+
+    async def open(self, id: str) -> LiveContext:
         """A context that this identity sees. Raises NotFound, Unavailable."""
         try:
             live = await self.node.contexts.open(id)
-        except NotFound:
+        except NotFound as error:
+            error.bare()
             check_sees(self.identity, id, None)
             raise
         check_sees(self.identity, id, live.replica.state.document)
@@ -65,7 +72,7 @@ class Asked:
         return self.identity.role in (Role.AGENT, Role.OPERATOR)
 
     async def _context_get(self, body: wire.ContextGet) -> dict[str, Any]:
-        live = await self._open(body.context)
+        live = await self.open(body.context)
         await room_for_more(self._outbox)
         return live.audience.get_reply(self._outbox.variant, private=self._private)
 
@@ -78,7 +85,7 @@ class Asked:
         return await self.node.page(self.identity, body.before, body.limit, types=types)
 
     async def _log_page(self, body: wire.LogPage) -> dict[str, Any]:
-        live = await self._open(body.context)
+        live = await self.open(body.context)
         await room_for_more(self._outbox)
         with live.replica.confirmed() as state:
             if state.log.id != body.log:
@@ -91,15 +98,18 @@ class Asked:
 
     async def subscribe(self, body: wire.Subscribe) -> Subscribed:
         """Join a topic. The reply, and what sends what was missed."""
+        self._check_open()
         new = body.topic not in self._topics
         if new and len(self._topics) >= self.node.settings.subscriptions:
             most = self.node.settings.subscriptions
             raise RateLimited(f"a connection has at most {most} subscriptions", limit=most)
-        self._topics[body.topic] = None
+        self._topics[body.topic] = body
         try:
             return await self._join(body)
         except BaseException:
-            if new:
+            if (
+                new and self._topics.get(body.topic) is body
+            ):  # else another one was asked behind it, which may have joined
                 self._leave(body.topic)
             raise
 
@@ -119,16 +129,19 @@ class Asked:
             raise NotFound(f"no context {id!r} that you may see") from None
         viewer = Viewer(patch=body.deliver == "patch", private=self._private, sees=partial(self.identity.sees, id))
         while True:
-            live = await self._open(id)
-            if self.closed:
-                raise Unavailable("the connection is closing")
+            live = await self.open(id)
+            self._check_open()
+            if body.topic not in self._topics:
+                raise InvalidRequest(f"topic {body.topic!r} was unsubscribed before it was joined")
             current = partial(self._is_current, live)
             subscribed = await self.node.subscribing.subscribe(live, self._outbox, viewer, body, current)
             if subscribed is not None:
                 return subscribed
 
     def _is_current(self, live: LiveContext) -> bool:
-        return not self.closed and self.node.contexts.live.get(live.id) is live
+        """Whether a subscription that waited may still join: else nobody would ever take it out of the room."""
+        there = self.node.contexts.live.get(live.id) is live
+        return there and not self.closed and live.audience.topic in self._topics
 
     async def _unsubscribe(self, body: wire.Unsubscribe) -> dict[str, Any]:
         self._leave(body.topic)
@@ -158,7 +171,7 @@ class Asked:
         if agent and (body.context is None or audience is not None):
             raise InvalidRequest("an agent's notice names a context; its user is the audience")
         if body.context is not None:
-            live = await self._open(body.context)
+            live = await self.open(body.context)
             audience = audience or live.replica.state.document["user_id"]
         if body.id is not None and (there := self.node.notices.get(body.id)):
             if there["source"] != ("context" if agent else "operator") or not self._may_change(there):

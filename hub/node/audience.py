@@ -170,8 +170,8 @@ class Audience:
         return Encoded("snapshot", payload)
 
     def get_reply(self, variant: Variant, *, private: bool) -> dict[str, Any]:
-        """Position, document and, for who may see it, the private data. The document is encoded already: that costs a
-        fraction of copying it."""
+        """Position, document and, for who may see it, the private data. These are encoded already: that costs a fraction of
+        copying them."""
         with self._replica.confirmed() as state:
             reply: dict[str, Any] = {
                 "epoch": state.position.epoch,
@@ -179,7 +179,7 @@ class Audience:
                 "document": encoded_value(variant, state.document),
             }
             if private:
-                reply["data"] = dict(state.data)
+                reply["data"] = encoded_value(variant, state.data)
         return reply
 
     def full_reply(self, variant: Variant, viewer: Viewer, tail: int, reason: str | None) -> dict[str, Any]:

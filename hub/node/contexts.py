@@ -1,5 +1,5 @@
-"""The contexts that are live in this node, and the loop that appends what waits in them: one append under way a context,
-many contexts in one call, so that load makes batches and not lag."""
+"""The contexts that are live in this node, and the appends of what waits in them: one under way a context, many contexts in
+one call, so that load makes batches and not lag."""
 
 from __future__ import annotations
 
@@ -33,8 +33,14 @@ LOOK = 1.0
 """Seconds between two looks at whether the record is there."""
 REQUEST_BYTES = 100
 """What a request counts for while it waits, besides its payload."""
-GROUP = 256
-"""Contexts that go into one call of the record."""
+GROUP = 64
+GROUP_REQUESTS = 512
+GROUP_BYTES = 524_288
+"""Contexts that go into one call of the record; fewer where so much waits in them, for nobody else is served meanwhile."""
+MOST_APPENDS = 4
+"""Calls of the record that are under way at a time, each for other contexts."""
+WORTH_ANOTHER = 32
+"""Contexts that must wait for a second one: small ones cost more than they gain."""
 
 
 class Contexts:
@@ -56,26 +62,29 @@ class Contexts:
         self._loading = asyncio.Semaphore(LOADS)
         self._opening: dict[str, asyncio.Task[LiveContext]] = {}
         self._ready: deque[LiveContext] = deque()  # each at most once: those whose ``ready`` is set
-        self._wanted = asyncio.Event()
+        self._starting = False
+        self._ended = False
+        self._appending: set[asyncio.Task[None]] = set()
         self._now: Callable[[], float] = clock.monotonic  # the running loop's time, once there is one
-        self._task: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._now = asyncio.get_running_loop().time
-        self._task = asyncio.create_task(self._append_forever(), name="append")
         self._watch = asyncio.create_task(self._watch_forever(), name="watch")
 
     async def close(self) -> None:
         """Append what waits, as long as the record answers, then stop."""
-        if self._task is None or self._watch is None:
+        if self._watch is None:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + WAIT
-        while self.away_since is None and loop.time() < until and any(not live.idle for live in self.live.values()):
-            self._wanted.set()
-            await asyncio.sleep(0.005)
-        await end_tasks([self._task, self._watch])
+        while self.away_since is None and (self._ready or self._appending) and (left := until - loop.time()) > 0:
+            if self._appending:
+                await asyncio.wait(self._appending, timeout=left)
+            else:
+                await asyncio.sleep(0)
+        self._ended = True
+        await end_tasks([*self._appending, self._watch])
 
     # which are live
 
@@ -171,30 +180,62 @@ class Contexts:
         self._make_ready(live)
 
     def _make_ready(self, live: LiveContext) -> None:
+        """Put a context into the line for an append, unless it is there, or its append is under way: then it is looked at
+        again behind it."""
         if not live.ready:
             live.ready = True
             self._ready.append(live)
-            self._wanted.set()
+            self._start_later()
 
-    # the loop
+    # the appends
 
-    async def _append_forever(self) -> None:
-        while True:
-            await self._wanted.wait()
-            group = [self._ready.popleft() for _ in range(min(GROUP, len(self._ready)))]
+    def _start_appends(self) -> None:
+        """What came in one iteration of the event loop goes together, and while an append is under way it collects. Only
+        when much has collected it does not wait: then the hub works while the record writes."""
+        self._starting = False
+        under_way = len(self._appending)
+        if self._ended or not self._ready or under_way >= MOST_APPENDS:
+            return
+        if under_way and len(self._ready) < WORTH_ANOTHER:
+            return
+        task = asyncio.create_task(self._append_group(self._next_group()), name="append")
+        self._appending.add(task)
+        task.add_done_callback(self._appended)
+        if self._ready:
+            self._start_later()  # one an iteration: others have their turn
+
+    def _start_later(self) -> None:
+        if not self._starting:
+            self._starting = True
+            asyncio.get_running_loop().call_soon(self._start_appends)
+
+    def _next_group(self) -> list[LiveContext]:
+        group: list[LiveContext] = []
+        requests = size = 0
+        while self._ready and len(group) < GROUP and requests < GROUP_REQUESTS and size < GROUP_BYTES:
+            live = self._ready.popleft()
+            group.append(live)
+            requests += len(live.waiting)
+            size += live.waiting_bytes
+        return group
+
+    def _appended(self, task: asyncio.Task[None]) -> None:
+        self._appending.discard(task)
+        self._start_appends()
+
+    async def _append_group(self, group: list[LiveContext]) -> None:
+        try:
+            await self._append(group)
+        except Unavailable:  # while what the record has was read again
+            await asyncio.sleep(0.1)
+        except Exception:
+            _log.exception("appending to %s", ", ".join(live.id for live in group))
+            await asyncio.sleep(0.2)
+        finally:
             for live in group:
                 live.ready = False
-            if not self._ready:
-                self._wanted.clear()
-            try:
-                await self._append(group)
-            except Unavailable:  # while what the record has was read again
-                self._again(group)
-                await asyncio.sleep(0.1)
-            except Exception:
-                _log.exception("appending to %s", ", ".join(live.id for live in group))
-                self._again(group)
-                await asyncio.sleep(0.2)
+                if not live.idle and live.closed is None:
+                    self._make_ready(live)
 
     async def _append(self, group: list[LiveContext]) -> None:
         appends: list[Append] = []
@@ -209,11 +250,13 @@ class Contexts:
         try:
             outcomes = await self._record.append(appends)
         except Unavailable:
-            await self._wait_for_record(lives)
+            await self._wait_for_record()
             return
         self._set_away(False)
         unsettled: list[tuple[LiveContext, Appended]] = []
         for live, appended in zip(lives, outcomes, strict=True):
+            if live.closed is not None:  # it was replaced meanwhile, and what waited was told
+                continue
             try:
                 if not live.settle(appended):
                     unsettled.append((live, appended))
@@ -228,17 +271,10 @@ class Contexts:
         for live, appended in unsettled:
             if live.closed is None:
                 await self._start_over(live, appended)
-        self._again(lives)
 
-    def _again(self, lives: list[LiveContext]) -> None:
-        for live in lives:
-            if not live.idle and live.closed is None:
-                self._make_ready(live)
-
-    async def _wait_for_record(self, lives: list[LiveContext]) -> None:
+    async def _wait_for_record(self) -> None:
         """The record is away: what waits keeps waiting within its bound, and the same appends go out again later."""
         self._set_away(True)
-        self._again(lives)
         await asyncio.sleep(0.1)
         now = asyncio.get_running_loop().time()
         for live in list(self.live.values()):
@@ -253,7 +289,7 @@ class Contexts:
             except Unavailable:
                 self._set_away(True)
             else:
-                if not self._ready:  # else the next append shows whether it takes writes, too
+                if not self._ready and not self._appending:  # else the next append shows whether it takes writes, too
                     self._set_away(False)
 
     def _set_away(self, away: bool) -> None:
@@ -276,9 +312,9 @@ class Contexts:
                 return
             for waiting in requests:
                 there.submit(*waiting)
-            self._again([there])
+            self._make_ready(there)
         elif loaded is not None and loaded.state.exists:
-            live.start_over(loaded, "the record has another history")
+            live.start_over(loaded, "epoch_changed")
         elif appended.outcome is Outcome.MISSING:
             await self._write_anew(live)
         else:
@@ -295,7 +331,7 @@ class Contexts:
         loaded = await self._record.load(live.id)
         if loaded is None:
             raise Unavailable(f"context {live.id!r} could not be written again")
-        live.start_over(loaded, "the record lost its data")
+        live.start_over(loaded, "epoch_changed")
 
 
 def whole(state: ContextState) -> list[Part]:

@@ -70,7 +70,7 @@ class LiveContext:
         self.replace = False
         """With a creation: it ends a context of that id that the record has."""
         self.ready = False
-        """Whether it stands in the queue of the append loop."""
+        """Whether it waits for an append, or one of its is under way."""
         self.waiting: list[Waiting] = []
         self.waiting_bytes = 0
         self.audience = Audience(id, self.replica, budget)
@@ -113,11 +113,11 @@ class LiveContext:
         del self.waiting[: len(late)]
         for waiting in late:
             self.waiting_bytes -= waiting.size
-            waiting.done(error)
+            self._give(waiting, error)
         if self._in_flight and any(waiting.deadline <= now for waiting, _ in self._in_flight.asked):
             asked = [(waiting._replace(done=_ignore), outcome) for waiting, outcome in self._in_flight.asked]
             for waiting, _ in self._in_flight.asked:
-                waiting.done(error)
+                self._give(waiting, error)
             self._in_flight = _InFlight(self._in_flight.append, asked)
 
     # the append
@@ -151,7 +151,7 @@ class LiveContext:
         try:
             pending = self.replica.write(request)
         except HubError as error:
-            return error
+            return error.bare()
         except Exception:
             _log.exception("working out %s on context %s", type(request.body).__name__, self.id)
             return Internal("the hub failed at this request; it is in the hub's log")
@@ -209,10 +209,13 @@ class LiveContext:
             else:
                 worked = outcome.worked
                 answer = {**worked.result, "duplicate": True} if worked.duplicate else worked.result
-            try:
-                waiting.done(answer)
-            except Exception:  # one that cannot take its answer must not cost the others theirs
-                _log.exception("answering %s on context %s", type(waiting.request.body).__name__, self.id)
+            self._give(waiting, answer)
+
+    def _give(self, waiting: Waiting, answer: Answer) -> None:
+        try:
+            waiting.done(answer)
+        except Exception:  # one that cannot take its answer must not cost the others theirs
+            _log.exception("answering %s on context %s", type(waiting.request.body).__name__, self.id)
 
     def tell(self) -> None:
         """Tell everybody what was confirmed."""
@@ -296,7 +299,7 @@ class LiveContext:
             self.replica.take_back()
             self._answer(flight, error_for_all)
         for waiting in self.hand_over():
-            waiting.done(error_for_all)
+            self._give(waiting, error_for_all)
         if self.created is not None:
             self.created.set_result(None)
             self.created = None

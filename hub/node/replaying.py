@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
+from hub.core.changes import RecordEntry
 from hub.core.errors import Conflict, NotFound, Unavailable
 from hub.core.position import Position
 from hub.fanout.outbox import Outbox, room_for_more
@@ -12,10 +14,12 @@ from hub.fanout.ring import UNBOUNDED, Ring, Sent
 from hub.fanout.room import Viewer
 from hub.node.live import LiveContext
 from hub.node.turns import PIECE_BYTES, Turns
-from hub.record.port import Record
 from hub.wire.codec import Encoded
 
 _log = logging.getLogger(__name__)
+
+Read = Callable[[str, Position, int], Awaitable[list[RecordEntry]]]
+"""Reads so many entries of a context's stream that follow a position."""
 
 MOST_REPLAYED: Final = 2_048
 """Changes that are sent again out of the record's stream; who is further behind gets a snapshot."""
@@ -33,12 +37,12 @@ class Replay:
     """
 
     def __init__(
-        self, record: Record, turns: Turns, live: LiveContext, outbox: Outbox, viewer: Viewer, position: Position
+        self, read: Read, turns: Turns, live: LiveContext, outbox: Outbox, viewer: Viewer, position: Position
     ) -> None:
         self.outbox = outbox
         self.viewer = viewer
         self.ended = False
-        self._record = record
+        self._read = read
         self._turns = turns
         self._live = live
         self._reached = position
@@ -70,6 +74,8 @@ class Replay:
         """Send everything, then let the member join. To be called right after the reply. Never raises."""
         try:
             while not self.ended:
+                if self.outbox.behind:  # it may be so for long: then what was read is read again
+                    self._older = None
                 await room_for_more(self.outbox)
                 await self._turns.turn()
                 if not self.ended:
@@ -122,8 +128,8 @@ class Replay:
         if at.epoch != now.epoch or now.seq - at.seq > MOST_REPLAYED:
             return False
         try:
-            entries, _ = await self._record.read(self._live.id, at, self._entries)
-        except (Conflict, NotFound, Unavailable):
+            entries = await self._read(self._live.id, at, self._entries)
+        except (Conflict, NotFound, Unavailable, TimeoutError):
             return False
         now = self._live.replica.position
         if at.epoch != now.epoch:

@@ -16,7 +16,6 @@ from hub.node.asked import Asked
 from hub.node.contexts import WAIT
 from hub.node.live import Answer, Done, LiveContext
 from hub.node.node import Node
-from hub.node.rates import Rate
 from hub.node.rights import Identity, check_operations, check_request, check_sees
 from hub.node.worker import Call
 from hub.wire import messages as wire
@@ -41,12 +40,11 @@ class Session:
     what it creates. A reply goes out before the change that the request made is told to anybody.
     """
 
-    __slots__ = ("_asked", "_turns", "identity", "node", "rate")
+    __slots__ = ("_asked", "_turns", "identity", "node")
 
     def __init__(self, node: Node, identity: Identity, outbox: Outbox, call: Call) -> None:
         self.node = node
         self.identity = identity
-        self.rate = Rate()
         self._asked = Asked(node, identity, outbox, call)
         self._turns: dict[str, _Turn] = {}
 
@@ -82,7 +80,7 @@ class Session:
             try:
                 result = await work
             except HubError as error:
-                done(error)
+                done(error.bare())
             except Exception:
                 _log.exception("a request of %s", self.identity.sub)
                 done(_internal())
@@ -206,7 +204,7 @@ class Session:
 
         def answered(index: int, answer: Answer) -> None:
             nonlocal left
-            _reply(partial(replies.__setitem__, index), answer)
+            replies[index] = _wire(answer)
             left -= 1
             if not left:
                 done({"replies": replies})
@@ -222,13 +220,7 @@ class Session:
 
     async def _open(self, id: str, until: float) -> LiveContext:
         """A context that this identity sees. Raises NotFound, Unavailable."""
-        try:
-            live = await self._patiently(until, lambda: self.node.contexts.open(id))
-        except NotFound:
-            check_sees(self.identity, id, None)
-            raise
-        check_sees(self.identity, id, live.replica.state.document)
-        return live
+        return await self._patiently(until, lambda: self._asked.open(id))
 
     @asynccontextmanager
     async def _turn(self, context: str) -> AsyncIterator[None]:
@@ -255,7 +247,11 @@ class _Turn:
 
 
 def _reply(reply: Reply, answer: Answer) -> None:
-    reply({"ok": False, "error": answer.to_wire()} if isinstance(answer, HubError) else {"ok": True, **answer})
+    reply(_wire(answer))
+
+
+def _wire(answer: Answer) -> dict[str, Any]:
+    return {"ok": False, "error": answer.to_wire()} if isinstance(answer, HubError) else {"ok": True, **answer}
 
 
 def _internal() -> Internal:

@@ -34,9 +34,9 @@ class Settings:
     """Bytes of changes that are kept ready for those who come back, of all contexts together; in each at most 512 changes or
     256 KiB."""
     requests_per_second: float = 5_000.0
-    """Requests that one connection may make; an ``apply.many`` is one."""
+    """Requests that one connection may make; an ``apply.many`` is one. 0: any number."""
     bytes_per_second: float = 134_217_728.0
-    """Bytes that the requests of one connection may have."""
+    """Bytes that the requests of one connection may have. 0: any number."""
     rate_burst: float = 2.0
     """Seconds of either rate that may come at once."""
     connects_per_second: float = 1_000.0

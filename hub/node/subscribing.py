@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from hub.core.changes import RecordEntry
+from hub.core.position import Position
 from hub.fanout.outbox import Outbox, room_for_more
 from hub.fanout.room import Viewer
 from hub.node.live import LiveContext
@@ -18,6 +21,10 @@ Subscribed = tuple[dict[str, Any], Callable[[], Coroutine[Any, Any, None]]]
 
 _SMALL: Final = 16_384
 """Bytes of a document up to which a reply waits for no turn."""
+READS: Final = 8
+"""Pieces that are read from the record at a time: of a crowd each would wait for all others', and all be held at once."""
+READ_SECONDS: Final = 3.0
+"""How long one may wait for its read; then a snapshot takes its place. Less than a request waits for."""
 
 
 class Subscribing:
@@ -26,6 +33,16 @@ class Subscribing:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._turns = Turns()
+        self._reading = asyncio.Semaphore(READS)
+
+    async def _read(self, context: str, after: Position, limit: int) -> list[RecordEntry]:
+        """Entries of the record. Raises TimeoutError if too many wait for theirs."""
+        async with asyncio.timeout(READ_SECONDS):
+            await self._reading.acquire()
+        try:
+            return (await self._record.read(context, after, limit))[0]
+        finally:
+            self._reading.release()
 
     async def subscribe(
         self, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe, current: Callable[[], bool]
@@ -36,7 +53,7 @@ class Subscribing:
         """
         reason = None
         if body.from_ is not None:
-            replay = Replay(self._record, self._turns, live, outbox, viewer, body.from_.position)
+            replay = Replay(self._read, self._turns, live, outbox, viewer, body.from_.position)
             reason = await replay.prepare()
             if not current():
                 return None
@@ -48,17 +65,17 @@ class Subscribing:
                     return reply, nothing
                 live.audience.enter(replay)
                 return reply, replay.run
-        size = live.replica.state.size
-        if size > _SMALL:
+        if live.replica.state.size > _SMALL or (viewer.private and live.replica.state.data):
             await self._turns.turn()
             if not current():
                 return None
-            self._turns.done(size)
         await room_for_more(outbox)
         if not current():
             return None
         live.audience.join(outbox, viewer)
-        return live.audience.full_reply(outbox.variant, viewer, body.tail, reason), nothing
+        whole = live.audience.full_reply(outbox.variant, viewer, body.tail, reason)
+        self._turns.done(sum(len(memoryview(whole[name])) for name in ("document", "data") if name in whole))
+        return whole, nothing
 
 
 async def nothing() -> None:

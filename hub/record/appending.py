@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from hub.core.changes import ROOT
-from hub.core.errors import HubError, Internal, InvalidRequest, TooLarge
+from hub.core.errors import HubError, InvalidRequest, TooLarge, Unavailable
 from hub.record import names
 from hub.record.connection import Connection
 from hub.record.lane import Command
@@ -47,7 +47,7 @@ class _Prepared:
 
 
 async def append(connection: Connection, appends: Sequence[Append]) -> list[Appended]:
-    """Append what stands at its record's end; an outcome for each."""
+    """Append what stands at its record's end; an outcome for each. Raises Unavailable: any of them may have been appended."""
     results: list[Appended | None] = [None] * len(appends)
     ready: list[tuple[int, _Prepared]] = []
     for index, item in enumerate(appends):
@@ -59,9 +59,13 @@ async def append(connection: Connection, appends: Sequence[Append]) -> list[Appe
         await _write_index(connection, [prepared for _, prepared in ready])
         after: list[Command] = []
         for (index, prepared), answer in zip(ready, await _run(connection, ready), strict=True):
-            results[index] = _result(prepared.append, answer)
+            results[index] = _result(connection, prepared.append, answer)
             after += _index_after(prepared, answer)
         await connection.many(after)
+    for result in results:
+        # The server takes no writes now, whatever the context: all of them may come again, also those that it took before.
+        if result is not None and isinstance(result.error, Unavailable):
+            raise result.error
     return [result for result in results if result is not None]
 
 
@@ -157,11 +161,10 @@ def _index_after(prepared: _Prepared, answer: list[Any]) -> list[Command]:
     return commands
 
 
-def _result(append: Append, answer: list[Any]) -> Appended:
+def _result(connection: Connection, append: Append, answer: list[Any]) -> Appended:
     outcome = Outcome(answer[0].decode())
     if outcome is Outcome.FAILED:
-        reason = answer[1].decode(errors="replace")
-        return Appended(outcome, error=Internal(f"context {append.context!r}: the record refused the entry: {reason}"))
+        return Appended(outcome, error=connection.refusal(answer[1].decode(errors="replace")))
     try:
         entries = entries_of(answer[3], append.position.epoch, append.position.seq)
     except HubError as error:

@@ -88,7 +88,7 @@ class Connection:
             lane = self._lanes[script] = Lane(self._for_lanes.make_connection)
         commands = [("EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
         for _ in range(3):  # somebody may flush the scripts between load and run
-            answers = await self._translated(self._on_lane(lane, commands), timeout or self.timeout)
+            answers = await self._translated(lane.run(commands), timeout or self.timeout)
             failed = [answer for answer in answers if isinstance(answer, errors.RedisError)]
             if not failed:
                 return answers
@@ -97,12 +97,9 @@ class Connection:
             await self.run("SCRIPT", "LOAD", script.text)
         raise Unavailable("the record forgets its scripts as fast as they are loaded")
 
-    async def _on_lane(self, lane: Lane, commands: Sequence[Command]) -> list[Any]:
-        try:
-            return await lane.run(commands)
-        except asyncio.CancelledError:  # too late, or the one who asked ends: its answers would hold up the others'
-            await lane.drop(errors.ConnectionError("an answer took too long"))
-            raise
+    def refusal(self, text: str) -> HubError:
+        """Our error for the text of one that a command inside a script met."""
+        return translate(errors.ResponseError(text), self.address)
 
     async def _translated(self, command: Coroutine[Any, Any, T], timeout: float) -> T:
         try:
@@ -116,16 +113,19 @@ class Connection:
 
 def translate(error: Exception, address: str) -> HubError:
     """Our error for one of redis-py's."""
-    if isinstance(error, errors.OutOfMemoryError):
-        return Overloaded(f"the record at {address} has no memory left: {error}")
-    if isinstance(error, (errors.ConnectionError, errors.TimeoutError, errors.ReadOnlyError, OSError, EOFError)):
-        return Unavailable(f"the record at {address} cannot be reached: {error}")
     code = str(error).partition(" ")[0]
-    if code in _AWAY:
+    if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
+        return Overloaded(f"the record at {address} has no memory left: {error}")
+    if isinstance(error, _UNREACHABLE):
+        return Unavailable(f"the record at {address} cannot be reached: {error}")
+    if isinstance(error, _NOT_NOW) or code in _AWAY:
         return Unavailable(f"the record at {address} does not serve now: {error}")
     return Internal(f"the record at {address} refused a command: {error}")
 
 
+_UNREACHABLE: Final = (errors.ConnectionError, errors.TimeoutError, OSError, EOFError)
+_NOT_NOW: Final = (errors.ReadOnlyError, errors.ClusterDownError, errors.TryAgainError)
+"""redis-py takes the code away from the text of these."""
 _AWAY: Final = frozenset(
     {"LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY", "READONLY", "UNKILLABLE"}
 )

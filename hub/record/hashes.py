@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgpack
 
+from hub.core.errors import Unavailable
 from hub.record import names
 from hub.record.connection import Connection
 from hub.record.fields import MAIN
@@ -25,13 +26,17 @@ _encode: Final = msgpack.Packer(use_bin_type=False).pack  # texts and bytes alik
 
 
 async def mirror(connection: Connection, writes: Sequence[MirrorWrite]) -> list[bool]:
-    """Each write's outcome: False if the hashes hold something else than its ``base``."""
+    """Each write's outcome: False if the hashes hold something else than its ``base``, or cannot be written. Raises
+    Unavailable: any of them may have been written."""
     calls = list(_calls(writes))
     done: list[bool] = []
     for answers in await connection.scripts(MIRROR, calls, timeout=_SECONDS):
         for answer in answers:
             if isinstance(answer, bytes):
-                _log.error("the hashes of %s: %s", writes[len(done)].context, answer.decode(errors="replace"))
+                error = connection.refusal(answer.decode(errors="replace"))
+                if isinstance(error, Unavailable):
+                    raise error
+                _log.error("the hashes of %s: %s", writes[len(done)].context, error)
             done.append(answer == 1)
     return done
 

@@ -98,7 +98,7 @@ class MirrorState:
         self._dirty: dict[Place, _Dirty] = {}
         self._cleared = _NOTHING  # hashes to be written anew, and since which seq; MAIN: the whole context
         self._sizes: dict[Place, int] | None = None  # of large fields, as the hash has them
-        self._keys: set[str] | None = None  # fields of the keys hash, once some may not be in the table any more
+        self._keys: set[str] | None = None  # fields that the keys hash has, once some may leave the table
         self._blocks: list[tuple[int, int]] | None = None  # first seq and bytes of blocks that the stream keeps
         self._block = self._block_bytes = 0  # the newest block, which grows
         self._recent_bytes = 0  # of all of them
@@ -109,7 +109,7 @@ class MirrorState:
     def of(cls, loaded: Loaded, now: float = 0.0) -> MirrorState:
         """For a context that was loaded. What its hashes lack is due at once."""
         self = cls(loaded.mirrored)
-        if loaded.state.keys.full:
+        if loaded.state.keys.full and not loaded.behind:  # else some may have left it that the hash still has
             self._keys = set(loaded.state.keys.fields())
         for change in loaded.behind:
             self.note(change, now)
@@ -236,8 +236,13 @@ class MirrorState:
         self.mirrored = mirrored
         self._cleared = {hash: seq for hash, seq in self._cleared.items() if seq > mirrored}
         for place, dirty in list(self._dirty.items()):
-            if dirty.last <= mirrored and str(place) not in held:
+            if str(place) in held:
+                continue
+            dirty.first = max(dirty.first, mirrored + 1)
+            if dirty.last <= mirrored:
                 del self._dirty[place]
+                if self._keys is not None and place.hash == "keys":
+                    self._keys.add(place.field)
         self._take_held(held, now)
         self._plan(now)
 
@@ -324,7 +329,7 @@ class MirrorState:
         for text, seq in held.items():
             place = Place.parse(text)
             dirty = self._dirty.setdefault(place, _Dirty(seq + 1, self.mirrored, 0, now, now, True))
-            dirty.first, dirty.whole = min(dirty.first, seq + 1), True
+            dirty.first, dirty.whole = seq + 1, True
 
     def _forget_keys(
         self, state: ContextState, picked: dict[str, dict[str, bytes]], deleted: dict[str, list[str]], flight: _Flight

@@ -1,4 +1,4 @@
-"""What waits for a connection that polls: packets for engineio to take, counted in bytes and taken in pieces."""
+"""A queue of packets that is counted in bytes and taken in pieces: what waits for a connection that polls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _PIECE_BYTES: Final = 65_536
 _PIECE_PACKETS: Final = 16
 """What the engine takes from the queue at a time, so that the rest stays counted. A stock Python client takes no more
 packets in the answer to a poll."""
+_OVERHEAD: Final = 200
+"""Bytes of memory that a packet takes besides its data: many small ones must count for what they are."""
 
 
 class ByteQueue(asyncio.Queue[Any]):
@@ -17,7 +19,7 @@ class ByteQueue(asyncio.Queue[Any]):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.bytes = 0
+        self.size = 0
         self.on_taken: Callable[[], None] = lambda: None
         self._taken = [0, 0]  # packets and bytes of the piece that is being taken
 
@@ -41,13 +43,13 @@ class ByteQueue(asyncio.Queue[Any]):
         return items
 
     def _put(self, item: Any) -> None:
-        self.bytes += _size(item)
+        self.size += _size(item)
         super()._put(item)
 
     def _get(self) -> Any:
         item = super()._get()
         size = _size(item)
-        self.bytes -= size
+        self.size -= size
         self._taken[0] += 1
         self._taken[1] += size
         self.on_taken()
@@ -57,5 +59,5 @@ class ByteQueue(asyncio.Queue[Any]):
 def _size(item: Any) -> int:
     data = getattr(item, "data", None)
     if isinstance(data, str):
-        return len(data) if data.isascii() else 3 * len(data)
-    return len(data) if isinstance(data, bytes) else 0
+        return _OVERHEAD + (len(data) if data.isascii() else 3 * len(data))
+    return _OVERHEAD + (len(data) if isinstance(data, bytes) else 0)

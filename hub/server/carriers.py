@@ -2,10 +2,9 @@
 
 Polling is engineio's. A WebSocket has a line (line.py) right on its transport: aiohttp, which took the request, lets go of it.
 
-Part of what engine.py knows of engineio; it alone knows aiohttp's inside. Relied on, and pinned by
-tests/test_socketio_library_semantics.py: of the engine ``_handle_connect``, ``sockets``, ``create_queue``, ``_async``,
-``_cors_allowed_origins``; of its sockets ``receive``, ``close``, ``_upgrade_websocket``, ``queue``; of aiohttp's request handler
-``transport``, ``connection_lost``, ``_message_tail``.
+It alone knows engineio's inside. Relied on, and pinned by tests/test_socketio_library_semantics.py: of the engine
+``_handle_connect``, ``sockets``, ``create_queue``, ``_async``, ``_cors_allowed_origins``; of its sockets ``receive``, ``close``,
+``handle_post_request``, ``_upgrade_websocket``, ``queue``; of payloads ``max_decode_packets``.
 """
 
 from __future__ import annotations
@@ -18,19 +17,21 @@ from math import ceil
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from engineio import AsyncServer, packet
 from engineio.async_drivers.aiohttp import translate_request
 from engineio.async_socket import AsyncSocket
-from engineio.exceptions import UnknownPacketError
+from engineio.exceptions import EngineIOError, UnknownPacketError
 from engineio.packet import Packet
 from engineio.payload import Payload
 
 from hub.node.rates import Admissions
 from hub.server.byte_queue import ByteQueue
 from hub.server.line import Owner, WebSocketLine
+from hub.server.outbox import SocketOutbox
+from hub.server.takeover import TAKEN, take_over
 from hub.server.websocket import switch
-from hub.wire.codec import text_frame
+from hub.wire.codec import binary_frame, text_frame
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +40,47 @@ _log = logging.getLogger(__name__)
 Payload.max_decode_packets = 10_000
 
 
+class PacketQueue(ByteQueue):
+    """What waits for a connection that polls. A packet is one connection's: the engine keeps its encoding, which differs by
+    transport."""
+
+    def put_message(self, data: str | bytes) -> None:
+        """One message more."""
+        self.put_nowait(Packet(packet.MESSAGE, data=data))
+
+    def put_ping(self) -> None:
+        """A question whether it is alive."""
+        self.put_nowait(Packet(packet.PING))
+
+    def take_frames(self) -> list[bytes]:
+        """All of it, as the frames of a WebSocket."""
+        waiting = [item.encode() for item in self.take_all() if item is not None]
+        return [text_frame(data) if isinstance(data, str) else binary_frame(data) for data in waiting]
+
+
 class PollingSocket(AsyncSocket):  # type: ignore[misc]
     """A connection that polls, until it is upgraded or gone."""
 
     closed: bool
+    queue: PacketQueue
 
     def __init__(self, engine: Engine, sid: str) -> None:
         super().__init__(engine, sid)
-        self.outbox = engine.owner.opened(sid, self, self.queue)
+        self.outbox = engine.owner.opened(sid, self, polled=self.queue)
+        self.queue.on_taken = self.outbox.look_for_room
+        self._line: WebSocketLine | None = None
+        """By which it may go on."""
+
+    # what comes in
+
+    async def handle_post_request(self, environ: dict[str, Any]) -> None:
+        """The packets of a request. What cannot be read ends the connection: the engine would say that all is well."""
+        try:
+            await super().handle_post_request(environ)
+        except Exception as error:
+            self.outbox.end(f"what it posted cannot be read: {type(error).__name__}: {str(error)[:200]}")
+            if self.sid in self.server.sockets:  # else the engine has no answer to it
+                raise EngineIOError from error
 
     async def receive(self, pkt: Packet) -> None:
         """One packet of a request; the next one is not looked at before this returns."""
@@ -64,14 +98,42 @@ class PollingSocket(AsyncSocket):  # type: ignore[misc]
         else:
             raise UnknownPacketError
 
+    # its upgrade
+
     async def _upgrade_websocket(self, environ: dict[str, Any]) -> Any:
         return self.server.open_websocket(environ["aiohttp.request"], self) or self.server._bad_request()
 
-    def move_to(self, line: WebSocketLine) -> None:
-        """The connection goes on as a WebSocket; what waits goes first."""
+    def may_go_on_by(self, line: WebSocketLine) -> None:
+        """A WebSocket is there for it, in the place of one that was before."""
+        before, self._line = self._line, line
+        if before is not None:
+            before.shut()
+
+    def probed(self) -> bool:
+        """Its WebSocket works. False if it has ended."""
+        if self.closed:
+            return False
+        self.upgrading = True  # from here polls get nothing but an end
+        if self.queue.empty():  # else no poll waits; and clients may come with WebSocket after WebSocket
+            self.queue.put_nowait(Packet(packet.NOOP))
+        return True
+
+    def upgrade(self, line: WebSocketLine) -> SocketOutbox | None:
+        """It goes on by this line; what waits goes first. None if it has ended, or did not probe."""
+        if self.closed or line is not self._line or not self.upgrading:
+            return None
+        self.upgraded, self.upgrading, self._line = True, False, None
         self.server.sockets.pop(self.sid, None)
         self.outbox.move_to(line, line.transport)
         self.queue.put_nowait(None)
+        return self.outbox
+
+    def gave_up(self, line: WebSocketLine) -> None:
+        """A line is lost by which it did not go on: it polls on."""
+        if line is self._line:
+            self.upgrading, self._line = False, None
+
+    # its end
 
     async def close(self, wait: bool = True, abort: bool = False, reason: str | None = None) -> None:
         """The engine's word for the end of a connection."""
@@ -87,6 +149,8 @@ class PollingSocket(AsyncSocket):  # type: ignore[misc]
             return
         self.closing = self.closed = True
         self.queue.put_nowait(None)  # whoever waits for something to send, a poll above all, must not wait on
+        if self._line is not None:
+            self._line.shut()
         self.server.owner.lost(self.outbox)
 
 
@@ -112,7 +176,8 @@ class Engine(AsyncServer):  # type: ignore[misc]
         )
         self.owner = owner
         self._admissions = admissions
-        self.create_queue = ByteQueue
+        self._ended = False
+        self.create_queue = PacketQueue
         self._async = {**self._async, "translate_request": _translate}
         self._named_origins = frozenset(origins)
         self._open = {
@@ -128,8 +193,10 @@ class Engine(AsyncServer):  # type: ignore[misc]
 
     async def handle_request(self, request: web.Request) -> Any:
         """Any request to the endpoint. Whatever is odd is engineio's to refuse."""
+        if self._ended:
+            return web.Response(status=503, text="the hub is ending\n")
         query = request.query
-        if "sid" not in query:
+        if not query.get("sid"):  # an empty one is none to the engine, too
             if wait := self._admissions.wait(time.monotonic()):
                 text = "too many connections at a time; come back later\n"
                 return web.Response(status=503, headers={"Retry-After": str(ceil(wait))}, text=text)
@@ -149,16 +216,20 @@ class Engine(AsyncServer):  # type: ignore[misc]
     def open_websocket(self, request: web.Request, polling: PollingSocket | None) -> web.StreamResponse | None:
         """Answer with a WebSocket, and let a line have it. None if the request does not ask for one."""
         head, transport = switch(request.headers), request.transport
-        if head is None or transport is None or transport.is_closing() or request.method != "GET":
+        if head is None or request.method != "GET" or request.version < HttpVersion11:
+            return None
+        if transport is None or transport.is_closing():
             return None
         line = WebSocketLine(self.owner, transport, self.max_http_buffer_size, polling)
         if polling is None:
             sid = self.generate_id()
-            line.outbox = self.owner.opened(sid, line, transport)
+            line.outbox = self.owner.opened(sid, line, transport=transport)
             head += text_frame(self._open_packet(sid, []))
+        else:
+            polling.may_go_on_by(line)
         transport.write(head)
-        _take_over(request, transport, line)
-        return _TAKEN
+        take_over(request, transport, line)
+        return TAKEN
 
     async def _handle_connect(self, environ: dict[str, Any], transport: str, jsonp_index: int | None = None) -> Any:
         """Somebody comes by polling. A WebSocket that comes here is no proper one."""
@@ -173,37 +244,15 @@ class Engine(AsyncServer):  # type: ignore[misc]
     def _open_packet(self, sid: str, upgrades: list[str]) -> str:
         return "0" + _json({"sid": sid, **self._open, "upgrades": upgrades}).decode()
 
+    def end(self) -> None:
+        """Take no more requests: what came from now on would be left behind."""
+        self._ended = True
+
     def sweep(self) -> None:
         """Forget those that ended while nobody polled."""
         for sid, socket in list(self.sockets.items()):
             if socket.closed:
                 del self.sockets[sid]
-
-
-def _take_over(request: web.Request, transport: asyncio.Transport, line: WebSocketLine) -> None:
-    """Let a line have the connection of a request. For aiohttp it is lost."""
-    handler: Any = request.protocol
-    tail = handler._message_tail
-    handler.transport = None  # else it would close it
-    transport.set_protocol(line)
-    handler.connection_lost(None)
-    if not transport.is_reading():
-        transport.resume_reading()
-    if tail:
-        line.data_received(tail)
-
-
-class _Taken(web.StreamResponse):
-    """What aiohttp gets as the answer to a request that was answered, on a connection that is no longer its own."""
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        return None
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        return None
-
-
-_TAKEN: Final = _Taken()
 
 
 class _Body:

@@ -1,9 +1,4 @@
-"""Socket.IO on the connections of one endpoint: who is let in, events in order to the handler, replies straight back.
-
-With packets.py, outbox.py, byte_queue.py, carriers.py, line.py and websocket.py it is everything that this product knows of the
-inside of python-socketio, engineio and aiohttp. Nobody else reaches in there; tests/test_socketio_library_semantics.py pins what
-they rely on.
-"""
+"""Socket.IO on the connections of one endpoint: who is let in, events in order to the handler, replies straight back."""
 
 from __future__ import annotations
 
@@ -13,17 +8,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-import msgspec
 from aiohttp import web
-from socketio.exceptions import ConnectionRefusedError as Refused
-from socketio.packet import ACK, CONNECT, CONNECT_ERROR, DISCONNECT, EVENT
 
 from hub.core.errors import InvalidRequest, TooLarge, Unavailable
 from hub.node.rates import Admissions
-from hub.server.byte_queue import ByteQueue
 from hub.server.carriers import Engine
-from hub.server.outbox import Line, SocketOutbox
-from hub.server.packets import BAD_EVENT, TOO_LARGE, NotAPacket, packet_class
+from hub.server.outbox import Line, Polled, SocketOutbox
+from hub.server.packets import (
+    ACK,
+    CONNECT,
+    CONNECT_ERROR,
+    DISCONNECT,
+    EVENT,
+    NotAPacket,
+    Odd,
+    encode_packet,
+    packet_class,
+)
 from hub.wire.codec import Encoded, Variant
 
 _log = logging.getLogger(__name__)
@@ -37,11 +38,20 @@ Reply = Callable[[dict[str, Any]], None]
 """Sends the acknowledgement of a request, at once and in order with everything else that the connection is sent."""
 
 
+class Refused(Exception):
+    """Somebody is not let in; ``data`` says why, for programs."""
+
+    def __init__(self, message: str, data: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+
+
 class Handler(Protocol):
     """What happens on the connections of a server."""
 
     def connect(self, server: HubSocketServer, sid: str, outbox: SocketOutbox, auth: Any) -> None:
-        """Somebody asks to be let in. Raises ConnectionRefusedError."""
+        """Somebody asks to be let in. Raises Refused."""
 
     def greeting(self, sid: str) -> Encoded:
         """The first event to somebody who was let in."""
@@ -49,7 +59,8 @@ class Handler(Protocol):
     def event(self, sid: str, name: str, args: list[Any], reply: Reply) -> None:
         """An event came in; events of a connection come in order. ``reply`` is called once."""
 
-    def disconnected(self, sid: str) -> None: ...
+    def disconnected(self, sid: str) -> None:
+        """Somebody who was let in is gone."""
 
 
 def refusal(error: Any) -> dict[str, Any]:
@@ -77,6 +88,7 @@ class HubSocketServer:
         self.eio = Engine(self, limit=2 * message_bytes, origins=origins or (), ping=ping, admissions=admissions)
         self._handler = handler
         self._packet_class = packet_class(variant, message_bytes)
+        self._encode = partial(encode_packet, variant)
         self._packet_type = bytes if variant is Variant.MSGPACK else str
         self._limit = message_bytes
         self._outbox_bytes = outbox_bytes
@@ -89,17 +101,23 @@ class HubSocketServer:
         self.eio.attach(app, engineio_path=path)
 
     def shutdown(self) -> None:
-        """No more is looked at."""
+        """End every connection, and take no more."""
+        self.eio.end()
+        for outbox in list(self.outboxes.values()):
+            outbox.close()
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
 
     # connections
 
-    def opened(self, sid: str, line: Line, way: asyncio.Transport | ByteQueue) -> SocketOutbox:
+    def opened(
+        self, sid: str, line: Line, *, transport: asyncio.Transport | None = None, polled: Polled | None = None
+    ) -> SocketOutbox:
         """A connection is there; nobody is on it yet."""
         now = asyncio.get_running_loop().time()
-        outbox = self.outboxes[sid] = SocketOutbox(sid, line, self.variant, self._outbox_bytes, way)
+        outbox = SocketOutbox(sid, line, self.variant, self._outbox_bytes, transport=transport, polled=polled)
+        self.outboxes[sid] = outbox
         outbox.due = now + self._ping_seconds
         outbox.enter_by = now + CONNECT_SECONDS
         if self._looking is None:
@@ -147,10 +165,10 @@ class HubSocketServer:
         if isinstance(data, bytes) and self.variant is Variant.JSON:
             outbox.ignore(len(data), self._limit)  # attachments of an event that was refused already
             return
-        outbox.incoming = len(data)
         try:
             if not data or not isinstance(data, self._packet_type):
                 raise NotAPacket("it is empty, or of the other parser")
+            outbox.incoming = len(data)
             self._packet(outbox, self._packet_class(encoded_packet=data))
         except NotAPacket as error:
             outbox.end(f"it sent what is no packet: {error}")
@@ -163,7 +181,7 @@ class HubSocketServer:
         if packet.packet_type == EVENT:
             self._event(outbox, namespace, packet.id, packet.data)
         elif packet.packet_type == ACK:
-            outbox.acknowledged(packet.id, packet.data)
+            outbox.asks.acknowledged(packet.id, packet.data)
         elif packet.packet_type == CONNECT:
             self._connect(outbox, namespace, packet.data)
         elif packet.packet_type == DISCONNECT and namespace == "/":
@@ -178,7 +196,7 @@ class HubSocketServer:
         try:
             self._handler.connect(self, sid, outbox, auth)
         except Refused as error:
-            outbox.put(self._encode(CONNECT_ERROR, error.error_args))
+            outbox.put(self._encode(CONNECT_ERROR, {"message": error.message, "data": error.data}))
             return
         outbox.session_id, outbox.enter_by = sid, None
         outbox.greet(self._encode(CONNECT, {"sid": sid}), self._handler.greeting(sid))
@@ -196,10 +214,10 @@ class HubSocketServer:
         sid = outbox.session_id if namespace == "/" else None
         if sid is None:
             reply(refusal(Unavailable("connect first: nobody is let in on this connection")))
-        elif data[0] == TOO_LARGE:
+        elif data[0] is Odd.TOO_LARGE:
             text = f"the message has {data[1]:,} bytes; at most {self._limit:,} are taken"
             reply(refusal(TooLarge(text, limit=self._limit)))
-        elif data[0] == BAD_EVENT:
+        elif data[0] is Odd.BAD_EVENT:
             reply(refusal(InvalidRequest(f"an event is a name and one object: {data[1]}")))
         else:
             self._handler.event(sid, data[0], data[1:], reply)
@@ -214,7 +232,7 @@ class HubSocketServer:
         self, outbox: SocketOutbox, event: str, payload: dict[str, Any], *, seconds: float
     ) -> dict[str, Any]:
         """Send an event and wait for its acknowledgement; one that says nothing is good. Raises Unavailable."""
-        id, answer = outbox.ask()
+        id, answer = outbox.asks.ask()
         outbox.put(self._encode(EVENT, [event, payload], "/", id))
         try:
             async with asyncio.timeout(seconds):
@@ -223,15 +241,4 @@ class HubSocketServer:
         except TimeoutError:
             raise Unavailable(f"the worker did not acknowledge {event}") from None
         finally:
-            outbox.forget(id)
-
-    def _encode(self, kind: int, data: Any, namespace: str = "/", id: int | None = None) -> str | bytes:
-        if self.variant is Variant.MSGPACK:
-            packet = {"type": kind, "data": data, "nsp": namespace}
-            return _msgpack(packet if id is None else {**packet, "id": id})
-        place = "" if namespace == "/" else f"{namespace},"
-        return f"{kind}{place}{'' if id is None else id}{_json(data).decode()}"
-
-
-_json: Final = msgspec.json.Encoder().encode
-_msgpack: Final = msgspec.msgpack.Encoder().encode
+            outbox.asks.forget(id)

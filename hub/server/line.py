@@ -5,31 +5,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from engineio import packet
-from engineio.packet import Packet
-
-from hub.server.byte_queue import ByteQueue
-from hub.server.outbox import Line, SocketOutbox
-from hub.server.websocket import CLOSE, PING, FrameError, FrameReader, close_frame
+from hub.server.bounds import UNREADABLE
+from hub.server.outbox import Line, Polled, SocketOutbox
+from hub.server.websocket import CLOSE, PART, PING, FrameError, FrameReader, close_frame
 from hub.wire.codec import text_frame
-
-if TYPE_CHECKING:
-    from hub.server.carriers import PollingSocket
 
 _log = logging.getLogger(__name__)
 
 UPGRADE_SECONDS: Final = 10.0
 """How long an upgrade to a WebSocket may take."""
 _NORMAL: Final = 1000
+_MOST_PONGS: Final = 65_536
+"""Bytes of pongs that may wait for a WebSocket that is nobody's yet; more pings are not answered."""
 
 
 class Owner(Protocol):
     """Whose connections they are."""
 
-    def opened(self, sid: str, line: Line, way: asyncio.Transport | ByteQueue) -> SocketOutbox:
-        """Somebody is there, under the engine's id; ``way``: where what it is sent goes."""
+    def opened(
+        self, sid: str, line: Line, *, transport: asyncio.Transport | None = None, polled: Polled | None = None
+    ) -> SocketOutbox:
+        """Somebody is there, under the engine's id. What it is sent goes to its transport, or waits to be polled."""
 
     def message(self, outbox: SocketOutbox, data: Any) -> None:
         """A message came in. Never raises."""
@@ -41,18 +39,32 @@ class Owner(Protocol):
         """It is gone. Harmless when that is known."""
 
 
+class Upgradable(Protocol):
+    """A connection that polls, and may go on as a WebSocket."""
+
+    def probed(self) -> bool:
+        """Its WebSocket works: polls get nothing any more but an end. False if it has ended."""
+
+    def upgrade(self, line: WebSocketLine) -> SocketOutbox | None:
+        """It goes on by this line. None if it has ended, or did not probe."""
+
+    def gave_up(self, line: WebSocketLine) -> None:
+        """A line is lost by which it did not go on."""
+
+
 class WebSocketLine(asyncio.Protocol):
     """A WebSocket. With ``polling`` it is an upgrade: until the client has said so it takes nothing else."""
 
-    __slots__ = ("_held", "_owner", "_polling", "_reader", "_timer", "outbox", "transport")
+    __slots__ = ("_held", "_owner", "_polling", "_probed", "_reader", "_timer", "outbox", "transport")
 
-    def __init__(self, owner: Owner, transport: asyncio.Transport, limit: int, polling: PollingSocket | None) -> None:
+    def __init__(self, owner: Owner, transport: asyncio.Transport, limit: int, polling: Upgradable | None) -> None:
         self.outbox: SocketOutbox | None = None
         self.transport = transport
         self._owner = owner
         self._reader = FrameReader(limit)
         self._held = False
         self._polling = polling
+        self._probed = False
         self._timer: asyncio.TimerHandle | None = None
         if polling is not None:
             self._timer = asyncio.get_running_loop().call_later(UPGRADE_SECONDS, self.shut)
@@ -104,12 +116,13 @@ class WebSocketLine(asyncio.Protocol):
 
     def _frame(self, kind: int, payload: str | bytes) -> None:
         if kind == CLOSE:
-            code = int.from_bytes(payload[:2], "big") if isinstance(payload, bytes) else 0
-            self._close(code if 3000 <= code < 5000 else _NORMAL, None)
+            assert isinstance(payload, bytes)
+            self._close(int.from_bytes(payload[:2], "big") or _NORMAL, None)
         elif kind == PING:
             assert isinstance(payload, bytes)
-            self._write(bytes((0x8A, len(payload))) + payload)
-        elif kind > CLOSE:
+            if self.outbox is not None or self.transport.get_write_buffer_size() < _MOST_PONGS:
+                self._write(bytes((0x8A, len(payload))) + payload)
+        elif kind > CLOSE or kind == PART:
             return
         elif self.outbox is None:
             self._upgrade(payload)
@@ -127,17 +140,12 @@ class WebSocketLine(asyncio.Protocol):
     def _upgrade(self, payload: str | bytes) -> None:
         polling = self._polling
         assert polling is not None
-        if polling.closed or polling.upgraded:
-            self._close(_NORMAL, None)
-        elif payload == "2probe":
-            polling.upgrading = True  # from here polls get nothing but an end
+        if payload == "2probe" and not self._probed and polling.probed():
+            self._probed = True  # once: nobody counts what is answered here
             self._write(text_frame("3probe"))
-            polling.queue.put_nowait(Packet(packet.NOOP))
-        elif payload == "5" and polling.upgrading:
-            polling.upgraded, polling.upgrading = True, False
-            self.outbox, self._polling = polling.outbox, None
+        elif payload == "5" and (outbox := polling.upgrade(self)) is not None:
+            self.outbox, self._polling = outbox, None
             self._no_timer()
-            polling.move_to(self)
         else:
             self._close(_NORMAL, None)
 
@@ -149,17 +157,19 @@ class WebSocketLine(asyncio.Protocol):
 
     def _close(self, code: int, reason: str | None) -> None:
         """In order: what was written before still goes."""
+        outbox = self.outbox
         if reason is not None:
-            _log.warning("connection %s closed: %s", self.outbox and self.outbox.sid, reason)
+            _log.warning("connection %s closed: %s", outbox and outbox.sid, reason)
         self._write(close_frame(code))
-        if self.outbox is not None:
-            self.outbox.ended = True
+        if outbox is not None:  # not every client shows what a close frame says
+            outbox.stop(None if reason is None else (UNREADABLE, reason))
         self.transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._no_timer()
         if self._polling is not None:
-            self._polling.upgrading = False
+            self._polling.gave_up(self)
+            self._polling = None
         outbox, self.outbox = self.outbox, None  # each has the other: without a cycle both go at once
         if outbox is not None:
             self._owner.lost(outbox)

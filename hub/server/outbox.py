@@ -10,33 +10,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, Protocol
 
-from engineio.packet import MESSAGE, PING, Packet
-
-from hub.core.errors import Unavailable
-from hub.server.byte_queue import ByteQueue
-from hub.server.packets import MOST_IGNORED
-from hub.wire.codec import Encoded, Variant, binary_frame, encode_frame, text_frame
+from hub.server import bounds
+from hub.server.asks import Asks
+from hub.server.intake import Intake
+from hub.wire.codec import Encoded, Variant, encode_frame, text_frame
 
 _log = logging.getLogger(__name__)
 
-TOO_SLOW: Final = 4008
-"""The code with which a connection is ended that does not take what waits for it."""
-SLOW_SECONDS: Final = 10.0
-"""How long more than the bound may wait for a connection before it is ended."""
-HARD: Final = 4
-"""So many times the bound end it at once."""
-SOFT: Final = 4
-"""This part of the bound is how much may wait of a stream: more is replaced by a snapshot later."""
-LOOK_SECONDS: Final = 0.02
-"""How often a connection that is behind is looked at."""
-PAUSE_SECONDS: Final = 0.02
-"""Shorter waits of who asks too much are made together."""
 _PING_FRAME: Final = text_frame("2")
-_OPEN_REQUESTS: Final = 1024
-"""Requests of one connection that may be unanswered; then nothing more is read from it for a while."""
 
 
 class Line(Protocol):
@@ -46,37 +29,40 @@ class Line(Protocol):
         """End the connection at once."""
 
 
-class SocketOutbox:
+class Polled(Protocol):
+    """What waits for a connection that polls."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes that is."""
+
+    def put_message(self, data: str | bytes) -> None:
+        """One message more."""
+
+    def put_ping(self) -> None:
+        """A question whether it is alive."""
+
+    def take_frames(self) -> list[bytes]:
+        """All of it, as the frames of a WebSocket."""
+
+
+class SocketOutbox(Intake):
     """One connection. ``send`` is for what is told to many, ``put`` for what was asked for."""
 
     __slots__ = (
-        "_ask_timer",
-        "_ask_until",
-        "_asked",
-        "_asked_count",
-        "_askers",
-        "_excused",
-        "_ignored_bytes",
-        "_ignored_count",
         "_late",
         "_late_bytes",
         "_late_since",
-        "_limit",
         "_line",
         "_looking",
-        "_open_bytes",
-        "_open_count",
         "_over_since",
-        "_owed_until",
-        "_queue",
+        "_polled",
         "_soft",
         "_transport",
+        "asks",
         "before",
         "due",
-        "ended",
         "enter_by",
-        "incoming",
-        "owed",
         "parting",
         "pinged",
         "session_id",
@@ -84,7 +70,17 @@ class SocketOutbox:
         "variant",
     )
 
-    def __init__(self, sid: str, line: Line, variant: Variant, limit: int, way: asyncio.Transport | ByteQueue) -> None:
+    def __init__(
+        self,
+        sid: str,
+        line: Line,
+        variant: Variant,
+        limit: int,
+        *,
+        transport: asyncio.Transport | None,
+        polled: Polled | None,
+    ) -> None:
+        super().__init__(limit)
         self.sid = sid
         self.session_id: str | None = None
         """Of the Socket.IO session on it, once somebody is let in."""
@@ -93,48 +89,28 @@ class SocketOutbox:
         self.due = 0.0
         """When it must be pinged, or must have answered."""
         self.pinged = False
-        self.ended = False
         self.parting: tuple[int, str] | None = None
         """Code and reason of its end, where it may not have heard them."""
         self.before: dict[str, Any] | None = None
         """What its greeting says of the connection that this client had before."""
-        self.incoming = 0
-        """Bytes of the message that is being read."""
-        self.owed = 0.0
-        """Seconds to wait before more is read from it."""
         self.variant = variant
+        self.asks = Asks()
         self._line = line
-        self._transport: asyncio.Transport | None = None
-        self._queue: ByteQueue | None = None
-        if isinstance(way, ByteQueue):
-            self._queue = way
-            way.on_taken = self._look_for_room
-        else:
-            self._transport = way
-        self._limit = limit
-        self._soft = limit // SOFT
+        self._transport = transport
+        self._polled = polled
+        self._soft = limit // bounds.SOFT
         self._over_since: float | None = None
-        self._open_count = self._open_bytes = 0
-        self._ignored_count = self._ignored_bytes = 0
-        self._asked: dict[int, asyncio.Future[Any]] | None = None
-        self._asked_count = 0
-        self._askers: list[Callable[[], None]] | None = None
-        self._ask_timer: asyncio.TimerHandle | None = None
-        self._ask_until = self._owed_until = 0.0
         self._late: list[Callable[[], None]] | None = None
         self._late_bytes = 0
         self._late_since = 0.0
-        self._excused = 0
         self._looking = False
 
     def move_to(self, line: Line, transport: asyncio.Transport) -> None:
         """It goes on as a WebSocket; what waits goes first."""
-        queue, self._queue = self._queue, None
+        polled, self._polled = self._polled, None
         self._line, self._transport = line, transport
-        for packet in queue.take_all() if queue is not None else ():
-            if packet is not None:
-                data = packet.encode()
-                self._write(text_frame(data) if isinstance(data, str) else binary_frame(data))
+        for frame in polled.take_frames() if polled is not None else ():
+            self._write(frame)
 
     # what goes out
 
@@ -143,12 +119,14 @@ class SocketOutbox:
         """Bytes that wait for the connection."""
         if self._transport is not None:
             return self._transport.get_write_buffer_size()
-        return self._queue.bytes if self._queue is not None else 0
+        return self._polled.size if self._polled is not None else 0
 
     def send(self, event: Encoded) -> None:
         """Send an event. A connection that is too far behind is ended instead; it comes back and resumes."""
         if self._may_send():
+            before = self.waiting
             self._send_now(event)
+            self._excuse(before)
 
     def _send_now(self, event: Encoded) -> None:
         if self._transport is not None:
@@ -159,10 +137,13 @@ class SocketOutbox:
     def put(self, packet: str | bytes) -> None:
         """Send an encoded packet, by the same rule."""
         if self._may_send():
+            before = self.waiting if len(packet) > self._soft else None
             if self._transport is not None:
                 self._write(encode_frame(self.variant, packet))
             else:
                 self._enqueue(packet)
+            if before is not None:
+                self._excuse(before)
 
     def greet(self, packet: str | bytes, event: Encoded) -> None:
         """Send a packet and an event, which are the first of a session, in one piece."""
@@ -175,19 +156,17 @@ class SocketOutbox:
     def stream(self, frames: bytes, events: Sequence[Encoded]) -> bool:
         """Send events of a stream, whose ``frames`` are joined; False, and nothing sent, while the connection is behind."""
         transport = self._transport
-        if transport is not None and transport.get_write_buffer_size() <= self._soft:
+        if transport is not None:
+            if transport.get_write_buffer_size() > self._soft:
+                return False
             try:
                 transport.write(frames)
             except RuntimeError:  # uvloop's word for a transport that is closed
-                self._lost_transport()
+                self.stop()
             return True
-        if self.ended:
-            return True
-        if self.waiting > self._soft:
+        if self.behind:
             return False
-        if transport is not None:
-            self._write(frames)
-        else:
+        if not self.ended:
             for event in events:
                 self._enqueue(event.get(self.variant))
         return True
@@ -208,7 +187,7 @@ class SocketOutbox:
     def _look_later(self) -> None:
         if not self._looking:
             self._looking = True
-            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+            asyncio.get_running_loop().call_later(bounds.LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
         """How far a connection is that was behind, or that more than the bound waited for."""
@@ -219,13 +198,13 @@ class SocketOutbox:
         self._excused = min(self._excused, waiting)
         if waiting - self._excused <= self._limit:
             self._over_since = None
-        elif self._over_since is not None and now - self._over_since > SLOW_SECONDS:
-            self.end(f"it is too far behind: {waiting:,} bytes wait for it", TOO_SLOW)
+        elif self._over_since is not None and now - self._over_since > bounds.SLOW_SECONDS:
+            self.end(f"it is too far behind: {waiting:,} bytes wait for it", bounds.TOO_SLOW)
             return
         if waiting < self._late_bytes:
             self._late_bytes, self._late_since = waiting, now
-        elif self._late and now - self._late_since > SLOW_SECONDS:
-            self.end(f"it takes nothing: {waiting:,} bytes wait for it", TOO_SLOW)
+        elif (self._late or self._excused) and now - self._late_since > bounds.SLOW_SECONDS:
+            self.end(f"it takes nothing: {waiting:,} bytes wait for it", bounds.TOO_SLOW)
             return
         self._catch_up()
         if self._late or self._excused or self._over_since is not None:
@@ -238,19 +217,28 @@ class SocketOutbox:
             self._excused = max(0, self.waiting - before)
             self._late_bytes, self._late_since = self.waiting, time.monotonic()
 
+    def _excuse(self, before: int) -> None:
+        """What was sent to a connection that had room, and is more than the bound by itself, is under way like a snapshot:
+        it takes as long as the connection goes on taking it."""
+        more = self.waiting - before
+        if before <= self._soft and more > self._limit:
+            self._excused = more
+            self._late_bytes, self._late_since = self.waiting, time.monotonic()
+            self._look_later()
+
     def _may_send(self) -> bool:
         if self.ended:
             return False
         waiting = self.waiting - self._excused
         if waiting <= self._limit:
             return True
-        if waiting > HARD * self._limit:
-            self.end(f"it is too far behind: {waiting:,} bytes wait for it", TOO_SLOW)
+        if waiting > self._hard:
+            self.end(f"it is too far behind: {waiting:,} bytes wait for it", bounds.TOO_SLOW)
             return False
         if self._over_since is None:
             self._over_since = time.monotonic()
             self._look_later()
-            told = {"topic": None, "waiting": waiting, "limit": self._limit, "seconds": SLOW_SECONDS}
+            told = {"topic": None, "waiting": waiting, "limit": self._limit, "seconds": bounds.SLOW_SECONDS}
             self._send_now(Encoded("hub.lagged", told))
         return True
 
@@ -259,160 +247,52 @@ class SocketOutbox:
             try:
                 self._transport.write(frame)
             except RuntimeError:
-                self._lost_transport()
-
-    def _lost_transport(self) -> None:
-        """The connection is closed, and its end is on its way to us."""
-        self.ended = True
-        self._transport = None
+                self.stop()
 
     def _enqueue(self, packet: str | bytes) -> None:
-        # One packet each: the engine keeps a packet's encoding, which differs by transport.
-        if self._queue is not None:
-            self._queue.put_nowait(Packet(MESSAGE, data=packet))
+        if self._polled is not None:
+            self._polled.put_message(packet)
 
     def ping(self) -> None:
         """Ask whether it is alive, in the engine's way."""
         self.pinged = True
         if self._transport is not None:
             self._write(_PING_FRAME)
-        elif self._queue is not None:
-            self._queue.put_nowait(Packet(PING))
-
-    # what comes in
-
-    @property
-    def unanswered(self) -> tuple[int, int]:
-        """Requests that wait for an answer, and their bytes."""
-        return self._open_count, self._open_bytes
-
-    @property
-    def _full(self) -> bool:
-        return self._open_count >= _OPEN_REQUESTS or self._open_bytes > HARD * self._limit or self.waiting > self._limit
-
-    def may_ask(self) -> bool:
-        """Whether more may be read from it: answers that nobody takes must not pile up, nor requests."""
-        return self.owed < PAUSE_SECONDS and not self._full
-
-    def when_it_may_ask(self, call: Callable[[], None]) -> None:
-        """Call once when more may be read, or when it ended. It ends if that takes too long."""
-        now = asyncio.get_running_loop().time()
-        owed, self.owed = self.owed, 0.0
-        self._owed_until = now + owed
-        self._ask_until = now + owed + SLOW_SECONDS
-        if self._askers is None:
-            self._askers = []
-        self._askers.append(call)
-        self._look_again(owed)
-
-    async def has_room(self) -> bool:
-        """Wait until more may be read from it. False if it ended."""
-        while not self.ended and not self.may_ask():
-            room = asyncio.Event()
-            self.when_it_may_ask(room.set)
-            await room.wait()
-        return not self.ended
-
-    def _look_again(self, owed: float = 0.0) -> None:
-        if self._ask_timer is None:
-            seconds = max(owed, LOOK_SECONDS)
-            self._ask_timer = asyncio.get_running_loop().call_later(seconds, self._look_for_askers)
-
-    def _look_for_room(self) -> None:
-        if self._askers:
-            asyncio.get_running_loop().call_soon(self._let_ask)
-
-    def _look_for_askers(self) -> None:
-        self._ask_timer = None
-        self._let_ask()
-
-    def _let_ask(self) -> None:
-        if not self._askers:
-            return
-        now = asyncio.get_running_loop().time()
-        if not self.ended and (self._full or now < self._owed_until) and not self._is_closing():
-            if now <= self._ask_until:
-                self._look_again(self._owed_until - now)
-            else:
-                self.end("it asks without taking the answers, or faster than they come", TOO_SLOW)
-            return
-        askers, self._askers = self._askers, None
-        for call in askers:
-            call()
-
-    def _is_closing(self) -> bool:
-        return self._transport is not None and self._transport.is_closing()
-
-    def open_request(self, send: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
-        """A request came in that ``send`` acknowledges. Returns what is called with its answer."""
-        self._open_count += 1
-        self._open_bytes += self.incoming
-        return partial(self._answer, self.incoming, send)
-
-    def _answer(self, size: int, send: Callable[[dict[str, Any]], None], answer: dict[str, Any]) -> None:
-        self._open_count -= 1
-        self._open_bytes -= size
-        self._look_for_room()
-        send(answer)
-
-    def ignore(self, size: int, limit: int) -> None:
-        """A binary frame where there is none; a few follow an event that was refused for its attachments."""
-        self._ignored_count += 1
-        self._ignored_bytes += size
-        if self._ignored_count > MOST_IGNORED or self._ignored_bytes > limit:
-            self.end("it sends binary frames, and values here are JSON")
-
-    # what the hub asks
-
-    def ask(self) -> tuple[int, asyncio.Future[Any]]:
-        """The id of an event to this connection, and its acknowledgement to come."""
-        self._asked_count += 1
-        id, answer = self._asked_count, asyncio.get_running_loop().create_future()
-        if self.ended:
-            answer.set_exception(Unavailable("the worker went away"))
-        elif self._asked is None:
-            self._asked = {id: answer}
-        else:
-            self._asked[id] = answer
-        return id, answer
-
-    def acknowledged(self, id: Any, data: Any) -> None:
-        answer = self._asked.get(id) if self._asked and isinstance(id, int) else None
-        if answer is not None and not answer.done():
-            answer.set_result(data[0] if isinstance(data, list) and data else None)
-
-    def forget(self, id: int) -> None:
-        if self._asked is not None:
-            self._asked.pop(id, None)
-            if not self._asked:
-                self._asked = None
+        elif self._polled is not None:
+            self._polled.put_ping()
 
     # its end
 
-    def end(self, reason: str, code: int | None = None) -> None:
-        """End the connection at once: a close frame might not get through. With a code it is told why when it comes back."""
+    def stop(self, parting: tuple[int, str] | None = None) -> None:
+        """Send no more: the transport is closing, and its end is on its way to us."""
+        self.ended = True
+        self._transport = None
+        self.parting = parting or self.parting
+
+    def end(self, reason: str, code: int = bounds.UNREADABLE) -> None:
+        """End the connection at once: a close frame might not get through. It is told why when it comes back."""
         if not self.ended:
             _log.warning("connection %s ended: %s", self.sid, reason)
-            self.parting = None if code is None else (code, reason)
+            self.parting = (code, reason)
             self.close()
 
     def close(self) -> None:
         """Close the transport, so that a stock client comes back."""
-        self.ended = True
-        self._transport = None
-        self._look_for_room()
+        self.stop()
+        self.look_for_room()
         self._line.shut()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether its transport is closing, so that its end is on its way."""
+        return self._transport is not None and self._transport.is_closing()
 
     def gone(self) -> None:
         """The connection is no more."""
-        self.ended = True
-        self._transport = self._queue = None
-        self._look_for_room()
-        if self._ask_timer is not None:
-            self._ask_timer.cancel()
+        self.stop()
+        self.stop_reading()
+        self._polled = None
+        self.asks.gone()
         late, self._late = self._late, None
         for call in late or ():
             call()
-        for answer in (self._asked or {}).values():
-            if not answer.done():
-                answer.set_exception(Unavailable("the worker went away"))

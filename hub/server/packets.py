@@ -1,26 +1,41 @@
-"""Socket.IO packets as they come in: what is wrong with an event is named in it, so that it can be answered.
+"""Socket.IO packets: as they come in, where what is wrong with an event is named in it, so that it can be answered; and as
+they go out.
 
-Part of what engine.py knows of python-socketio.
+It alone knows python-socketio's inside: relied on, and pinned by tests/test_socketio_library_semantics.py, is how its packets
+are decoded.
 """
 
 from __future__ import annotations
 
 import json
+from enum import Enum
 from typing import Any, Final, Literal
 
 import msgspec
 from socketio.msgpack_packet import MsgPackPacket
-from socketio.packet import ACK, BINARY_ACK, BINARY_EVENT, CONNECT, DISCONNECT, EVENT, Packet
+from socketio.packet import Packet
 
+from hub.core.values import clean_text
 from hub.wire.codec import Packed, Variant, read_msgpack
 
-TOO_LARGE: Final = "\0too large"
-"""The event name that stands for a message over the limit; its argument is the size in bytes."""
-BAD_EVENT: Final = "\0bad event"
-"""The event name that stands for one that is none; its argument says why."""
+CONNECT: Final = 0
+DISCONNECT: Final = 1
+EVENT: Final = 2
+ACK: Final = 3
+CONNECT_ERROR: Final = 4
+BINARY_EVENT: Final = 5
+BINARY_ACK: Final = 6
+
+
+class Odd(Enum):
+    """What stands in the place of an event's name, with one argument, where the event cannot be handed on."""
+
+    TOO_LARGE = "its size in bytes"
+    BAD_EVENT = "why it is none"
+
+
 MOST_IGNORED: Final = 16
 """Binary frames that are let pass after an event was refused for its attachments."""
-_RESERVED: Final = frozenset({"connect", "disconnect"})
 _TAKEN: Final = frozenset({CONNECT, DISCONNECT, EVENT, ACK})
 
 
@@ -81,13 +96,13 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
                 # The packet's data is read last: if the type and the id were there before it failed, it can be answered.
                 if self.packet_type not in (EVENT, BINARY_EVENT) or self.id is None:
                     raise NotAPacket(str(error)[:200]) from None
-                self.packet_type, self.data = EVENT, [BAD_EVENT, str(error)[:200]]
+                self.packet_type, self.data = EVENT, [Odd.BAD_EVENT, str(error)[:200]]
                 return 0
             if attachments > MOST_IGNORED:
                 raise NotAPacket(f"it has {attachments:,} binary attachments")
             if self.packet_type in (BINARY_EVENT, BINARY_ACK) or attachments:
                 self.packet_type = EVENT if self.packet_type == BINARY_EVENT else self.packet_type
-                self.data = [BAD_EVENT, "it has binary attachments, and values here are JSON"]
+                self.data = [Odd.BAD_EVENT, "it has binary attachments, and values here are JSON"]
             _check(self, limit, _bytes(encoded_packet))
             return 0
 
@@ -101,7 +116,7 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
                 self.data, self.id = packet.get("data"), packet.get("id")
             except Exception as error:  # msgpack's own, and whatever a map of odd shape leads to
                 self._read_envelope(encoded_packet, f"{type(error).__name__}: {error}"[:200])
-            if not isinstance(self.namespace, str) or not isinstance(self.id, int | None):
+            if not _is_text(self.namespace) or not isinstance(self.id, int | None):
                 raise NotAPacket("its namespace is no text, or its id no number")
             _check(self, limit, len(encoded_packet))
 
@@ -112,8 +127,6 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
             except (msgspec.MsgspecError, RecursionError):
                 return False
             name, payload = event.data
-            if name in _RESERVED or name.startswith("\0"):
-                return False
             self.packet_type, self.namespace, self.id = EVENT, event.nsp, event.id
             self.data = [name, Packed(payload)]
             return True
@@ -127,7 +140,7 @@ def packet_class(variant: Variant, limit: int) -> type[Packet]:
             if envelope.type != EVENT or envelope.id is None:
                 raise NotAPacket(wrong)
             self.packet_type, self.namespace, self.id = EVENT, envelope.nsp, envelope.id
-            self.data = [BAD_EVENT, wrong]
+            self.data = [Odd.BAD_EVENT, wrong]
 
     return BinaryPacket if variant is Variant.MSGPACK else JsonPacket
 
@@ -139,16 +152,30 @@ def _check(packet: Any, limit: int, size: int) -> None:
         return
     data = packet.data
     if size > limit:
-        packet.data = [TOO_LARGE, size]
+        packet.data = [Odd.TOO_LARGE, size]
     elif not isinstance(data, list) or not data:
-        packet.data = [BAD_EVENT, "it has no name"]
-    elif not isinstance(data[0], str):
-        packet.data = [BAD_EVENT, "its name is no text"]
-    elif data[0] == BAD_EVENT:
-        packet.data = data[:2] if len(data) > 1 and isinstance(data[1], str) else [BAD_EVENT, ""]
-    elif data[0] in _RESERVED or data[0].startswith("\0"):
-        packet.data = ["?" + data[0].lstrip("\0"), *data[1:]]  # names that stand for something else inside
+        packet.data = [Odd.BAD_EVENT, "it has no name"]
+    elif not isinstance(data[0], str | Odd):
+        packet.data = [Odd.BAD_EVENT, "its name is no text"]
+
+
+def _is_text(value: Any) -> bool:
+    """Also that it can be sent: half a character cannot."""
+    return isinstance(value, str) and clean_text(value) == value
 
 
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def encode_packet(variant: Variant, kind: int, data: Any, namespace: str = "/", id: int | None = None) -> str | bytes:
+    """The packet of a variant that says this, without Engine.IO's own framing."""
+    if variant is Variant.MSGPACK:
+        packet = {"type": kind, "data": data, "nsp": namespace}
+        return _msgpack(packet if id is None else {**packet, "id": id})
+    place = "" if namespace == "/" else f"{namespace},"
+    return f"{kind}{place}{'' if id is None else id}{_json(data).decode()}"
+
+
+_json: Final = msgspec.json.Encoder().encode
+_msgpack: Final = msgspec.msgpack.Encoder().encode

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 AWAY_SECONDS = 1.0
 """The record counts as away when it has not answered for so long; requests wait longer than that."""
+REQUEST_SECONDS = 75.0
+"""How long a connection may be open without a whole request's head."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -128,7 +130,9 @@ class HubServer:
             server.attach(app, path.strip("/"))
         app.on_response_prepare.append(add_headers)
         Http(self.node, tokens, lambda: self.sockets.count).add_to(app)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0, tcp_keepalive=False)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=2.0, tcp_keepalive=False, keepalive_timeout=REQUEST_SECONDS
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self.options.port)
         try:
@@ -152,7 +156,7 @@ class HubServer:
         if self._runner is not None and hasattr(self, "sockets"):
             self.sockets.say_goodbye("the hub is restarting")
             await asyncio.sleep(0.05)  # lets the farewell leave before the connections close
-            await self.sockets.close()
+            self.sockets.close()
 
     async def _close_web(self) -> None:
         runner, self._runner = self._runner, None

@@ -8,15 +8,13 @@ import time
 from functools import partial
 from typing import Any
 
-from socketio.exceptions import ConnectionRefusedError as Refused
-
 from hub.core.errors import HubError, Internal, InvalidRequest, RateLimited, Unavailable
 from hub.core.times import iso
 from hub.node.node import Node
 from hub.node.rates import FAR, Admissions
 from hub.node.session import Session
 from hub.server.auth import Tokens
-from hub.server.engine import HubSocketServer, Reply, refusal
+from hub.server.engine import HubSocketServer, Refused, Reply, refusal
 from hub.server.outbox import SocketOutbox
 from hub.server.partings import Partings
 from hub.wire.codec import Encoded, Variant
@@ -75,7 +73,7 @@ class Sockets:
     # the handler of both servers
 
     def connect(self, server: HubSocketServer, sid: str, outbox: SocketOutbox, auth: Any) -> None:
-        """Let somebody in. Raises ConnectionRefusedError."""
+        """Let somebody in. Raises Refused."""
         try:
             identity = self._tokens.read(auth.get("token") if isinstance(auth, dict) else None)
         except HubError as error:
@@ -123,7 +121,7 @@ class Sockets:
         try:
             if there is None:
                 reply(refusal(Unavailable("the connection is closing")))
-            elif wait := self._wait(*there):
+            elif wait := self._wait(there[1]):
                 reply(refusal(self._too_fast(there[1], wait)))
             elif len(args) > 1:
                 reply(refusal(InvalidRequest(f"{name[:60]!r} takes one object, not {len(args)} arguments")))
@@ -133,10 +131,10 @@ class Sockets:
             _log.exception("request %s", name[:60])
             reply(refusal(Internal("the hub failed at this request; it is in the hub's log")))
 
-    def _wait(self, session: Session, outbox: SocketOutbox) -> float:
+    def _wait(self, outbox: SocketOutbox) -> float:
         """0.0 if one more request may come now; else in how many seconds."""
         cost = self._per_request + outbox.incoming * self._per_byte
-        wait = session.rate.take(time.monotonic(), cost, self._burst)
+        wait = outbox.rate.take(time.monotonic(), cost, self._burst)
         if wait:
             outbox.owed += cost / 2  # of what is refused no more is read than twice the rate
         return wait
@@ -185,11 +183,8 @@ class Sockets:
         farewell = {"code": RESTART, "reason": reason, "reconnect": True, "retry_after_ms": 500}
         self._tell_all(Encoded("hub.disconnect", farewell))
 
-    async def close(self) -> None:
-        """Close every connection."""
-        for server in self.servers.values():
-            for outbox in list(server.outboxes.values()):
-                outbox.close()
+    def close(self) -> None:
+        """Close every connection, and take no more."""
         for server in self.servers.values():
             server.shutdown()
 

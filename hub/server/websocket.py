@@ -6,7 +6,6 @@ Nothing is compressed: frames are made once for many connections, and go straigh
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha1
@@ -20,17 +19,21 @@ BINARY: Final = 2
 CLOSE: Final = 8
 PING: Final = 9
 PONG: Final = 10
-_CONTINUATION: Final = 0
-_OPCODES: Final = frozenset({_CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
+PART: Final = 0
+"""A part of a message that goes on: there is nothing to handle yet."""
+_OPCODES: Final = frozenset({PART, TEXT, BINARY, CLOSE, PING, PONG})
 
 BROKEN: Final = 1002
 NOT_TEXT: Final = 1007
 TOO_BIG: Final = 1009
+_CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
+"""Codes of the standard that go over the wire; those from 3000 to 4999 are applications'."""
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 Frame = tuple[int, str | bytes]
-"""A whole message or a control frame: its opcode, and text or bytes."""
+"""A whole message, a control frame or a part: its opcode, and text or bytes."""
+_PART_FRAME: Final[Frame] = (PART, b"")
 
 
 class FrameError(Exception):
@@ -44,7 +47,7 @@ class FrameError(Exception):
 def switch(headers: Mapping[str, str]) -> bytes | None:
     """The head of the answer to a request that asks for a WebSocket; None if it does not, or not properly."""
     options = {option.strip() for option in headers.get("Connection", "").lower().split(",")}
-    key = headers.get("Sec-WebSocket-Key", "").encode()
+    key = headers.get("Sec-WebSocket-Key", "")
     if (
         headers.get("Upgrade", "").strip().lower() != "websocket"
         or "upgrade" not in options
@@ -52,7 +55,7 @@ def switch(headers: Mapping[str, str]) -> bytes | None:
         or not _is_key(key)
     ):
         return None
-    accept = b64encode(sha1(key + _GUID, usedforsecurity=False).digest())
+    accept = b64encode(sha1(key.encode() + _GUID, usedforsecurity=False).digest())
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Accept: "
         + accept
@@ -60,10 +63,10 @@ def switch(headers: Mapping[str, str]) -> bytes | None:
     )
 
 
-def _is_key(key: bytes) -> bool:
+def _is_key(key: str) -> bool:
     try:
         return len(b64decode(key, validate=True)) == 16
-    except binascii.Error:
+    except ValueError:  # no base64, or not even ASCII
         return False
 
 
@@ -73,7 +76,8 @@ def close_frame(code: int) -> bytes:
 
 
 class FrameReader:
-    """Takes what came, gives whole messages and control frames. ``limit``: bytes of a message."""
+    """Takes what came, gives one frame after the other: whole messages, control frames, and of a message in several frames
+    its last one; those before are parts. ``limit``: bytes of a message."""
 
     __slots__ = ("_at", "_data", "_kind", "_limit", "_needed", "_parts")
 
@@ -84,7 +88,7 @@ class FrameReader:
         self._needed = 2  # nothing can be said of the next frame before so many bytes of it are there
         self._kind = 0
         self._parts: bytearray | None = None
-        """Of a message that comes in several frames, what there is so far."""
+        """Of a message that comes in parts, what there is so far."""
 
     def feed(self, data: bytes) -> None:
         """More has come."""
@@ -104,36 +108,34 @@ class FrameReader:
         return bool(self._data)
 
     def next(self) -> Frame | None:
-        """The next message or control frame, if it is here whole. Raises FrameError."""
-        while True:
-            data, at = self._data, self._at
-            there = len(data) - at
-            if there < self._needed:
-                return None
-            first, size = data[at], data[at + 1]
-            head = 6
-            if not size & 0x80:
-                raise FrameError(BROKEN, "a frame without a mask")
-            size &= 0x7F
-            if size > 125:
-                head = 8 if size == 126 else 14
-            if there < head:
-                self._needed = head
-                return None
-            if head > 6:
-                size = int.from_bytes(data[at + 2 : at + head - 4], "big")
-            self._check(first, size)
-            if there < head + size:
-                self._needed = head + size
-                return None
-            start = at + head
-            frame = self._take(first, _unmask(data[start - 4 : start], data[start : start + size]))
-            self._needed = 2
-            self._at = start + size
-            if self._at == len(data):
-                self._data, self._at = b"", 0
-            if frame is not None:
-                return frame
+        """The next message, control frame or part, if it is here whole. Raises FrameError."""
+        data, at = self._data, self._at
+        there = len(data) - at
+        if there < self._needed:
+            return None
+        first, size = data[at], data[at + 1]
+        head = 6
+        if not size & 0x80:
+            raise FrameError(BROKEN, "a frame without a mask")
+        size &= 0x7F
+        if size > 125:
+            head = 8 if size == 126 else 14
+        if there < head:
+            self._needed = head
+            return None
+        if head > 6:
+            size = int.from_bytes(data[at + 2 : at + head - 4], "big")
+        self._check(first, size)
+        if there < head + size:
+            self._needed = head + size
+            return None
+        start = at + head
+        frame = self._take(first, _unmask(data[start - 4 : start], data[start : start + size]))
+        self._needed = 2
+        self._at = start + size
+        if self._at == len(data):
+            self._data, self._at = b"", 0
+        return frame
 
     def _check(self, first: int, size: int) -> None:
         """Before the frame is waited for: what is too large is never kept."""
@@ -143,33 +145,40 @@ class FrameReader:
         if opcode >= CLOSE:
             if size > 125 or not first & 0x80:
                 raise FrameError(BROKEN, "a control frame that is long, or comes in parts")
-        elif (opcode == _CONTINUATION) is (self._parts is None):
+        elif (opcode == PART) is (self._parts is None):
             raise FrameError(BROKEN, "parts of messages out of order")
         elif size + (0 if self._parts is None else len(self._parts)) > self._limit:
             raise FrameError(TOO_BIG, f"a message of more than {self._limit:,} bytes")
 
-    def _take(self, first: int, payload: bytes) -> Frame | None:
+    def _take(self, first: int, payload: bytes) -> Frame:
         opcode, last = first & 0x0F, first & 0x80
         if opcode >= CLOSE:
+            if opcode == CLOSE:
+                _check_close(payload)
             return opcode, payload
-        if opcode != _CONTINUATION:
-            if last:
-                return _message(opcode, payload)
+        if opcode == PART:
+            assert self._parts is not None
+            self._parts += payload
+            if not last:
+                return _PART_FRAME
+            opcode, payload, self._parts = self._kind, bytes(self._parts), None
+        elif not last:
             self._kind, self._parts = opcode, bytearray(payload)
-            return None
-        assert self._parts is not None
-        self._parts += payload
-        if not last:
-            return None
-        whole, self._parts = bytes(self._parts), None
-        return _message(self._kind, whole)
+            return _PART_FRAME
+        return opcode, payload if opcode == BINARY else _text(payload)
 
 
-def _message(kind: int, payload: bytes) -> Frame:
-    if kind == BINARY:
-        return kind, payload
+def _check_close(payload: bytes) -> None:
+    """Nothing, or a code that may be sent and a reason in UTF-8."""
+    code = int.from_bytes(payload[:2], "big")
+    if payload and not (3000 <= code < 5000 or code in _CLOSE_CODES):
+        raise FrameError(BROKEN, "a close frame without a proper code")
+    _text(payload[2:])
+
+
+def _text(payload: bytes) -> str:
     try:
-        return kind, payload.decode()
+        return payload.decode()
     except UnicodeDecodeError:
         raise FrameError(NOT_TEXT, "text that is not UTF-8") from None
 

@@ -52,7 +52,7 @@ def _is_plain(body: Apply) -> bool:
         return False
     for op in body.ops:
         for name in _FREE[type(op)]:
-            if value := getattr(op, name):
+            if (value := getattr(op, name)) or isinstance(value, bytes):  # what is empty is plain, but for these
                 try:
                     check(value, depth=MAX_DEPTH)
                 except InvalidValue:

@@ -51,33 +51,39 @@ def stream(source: Source, command: dict[str, Any]) -> dict[str, Any]:
     interval = 1.0 / (command["rate"] * sessions)
     began = time.monotonic()
     due, sent, held = 0, 0, 0
-    waiting: deque[Token] = deque()
+    waiting: list[list[str]] = [[] for _ in range(sessions)]
+    ready: deque[int] = deque()  # sessions that have tokens and no event under way
     busy = bytearray(sessions)
     under_way: dict[int, list[int]] = {}
     while (now := time.monotonic()) < began + seconds:
         for id in source.answered():
             for session in under_way.pop(id, ()):
                 busy[session] = 0
+                if waiting[session]:
+                    ready.append(session)
         while due < (now - began) / interval:
-            at = began + due * interval
-            waiting.append((due % sessions, stamp(int(at * 1e6)) + " word "))
+            session = due % sessions
+            if busy[session]:
+                held += 1
+            elif not waiting[session]:
+                ready.append(session)
+            waiting[session].append(stamp(int((began + due * interval) * 1e6)) + " word ")
             due += 1
-        if waiting and len(under_way) < _UNDER_WAY:
+        if ready and len(under_way) < _UNDER_WAY:
             batch: list[Token] = []
-            later: list[Token] = []
-            while waiting and len(batch) < _MOST_TOKENS:
-                token = waiting.popleft()
-                (later if busy[token[0]] else batch).append(token)
-            waiting.extendleft(reversed(later))
-            held += len(later)
-            if batch:
-                id_ = source.tokens(batch)
-                sent += len(batch)
-                if id_ is not None:
-                    under_way[id_] = [session for session, _ in batch]
-                    for session, _ in batch:
-                        busy[session] = 1
-        select.select([source.link.sock], [], [], _TICK if not waiting or len(under_way) < _UNDER_WAY else 0.01)
+            chosen: list[int] = []
+            while ready and len(batch) < _MOST_TOKENS:
+                session = ready.popleft()
+                batch += [(session, text) for text in waiting[session]]
+                waiting[session] = []
+                chosen.append(session)
+            id_ = source.tokens(batch)
+            sent += len(batch)
+            if id_ is not None:
+                under_way[id_] = chosen
+                for session in chosen:
+                    busy[session] = 1
+        select.select([source.link.sock], [], [], _TICK if len(under_way) < _UNDER_WAY else 0.01)
     return {"due": due, "sent": sent, "held": held, "seconds": time.monotonic() - began}
 
 

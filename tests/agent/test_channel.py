@@ -294,7 +294,7 @@ class Network:
             self.channel.recovered()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(STEP, st.integers(0, 2)), min_size=10, max_size=120))
 def test_whatever_is_lost_both_sides_end_as_one(steps: list[tuple[str, int]]) -> None:
     link = RecordLink(Author("worker", Role.AGENT))

@@ -365,7 +365,7 @@ STEPS = """log stream update state incr data output name reset batch others_log 
 STEP = st.sampled_from(STEPS.split())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(STEP, st.integers(0, 3)), min_size=10, max_size=80), st.booleans())
 def test_a_facade_and_the_record_end_as_one(steps: list[tuple[str, int]], same_name: bool) -> None:
     link = RecordLink(Author("local" if same_name else "other", Role.OPERATOR))

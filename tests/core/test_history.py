@@ -65,7 +65,7 @@ def sent(change: Change) -> Change:
     return Change(change.position, msgspec.msgpack.decode(msgspec.msgpack.encode(change.parts)))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(HISTORIES, st.integers(0, 24))
 def test_a_snapshot_of_any_moment_and_the_changes_since_are_the_state(history: History, moment: int) -> None:
     state = furnished()
@@ -79,7 +79,7 @@ def test_a_snapshot_of_any_moment_and_the_changes_since_are_the_state(history: H
     assert whole(reader) == expected | {"keys": whole(reader)["keys"]}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES)
 def test_all_changes_from_the_first_give_the_keys_too(history: History) -> None:
     state = ContextState(Position("e1", 0))
@@ -91,7 +91,7 @@ def test_all_changes_from_the_first_give_the_keys_too(history: History) -> None:
     assert whole(reader) == whole(state)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES, st.integers(0, 24))
 def test_a_reader_of_the_newest_entries_agrees_on_all_that_it_holds(history: History, moment: int) -> None:
     state = furnished()
@@ -107,7 +107,7 @@ def test_a_reader_of_the_newest_entries_agrees_on_all_that_it_holds(history: His
     assert reader.log.length == state.log.length
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES)
 def test_taking_back_gives_the_state_before_each_request(history: History) -> None:
     state = furnished()
@@ -122,7 +122,7 @@ def test_taking_back_gives_the_state_before_each_request(history: History) -> No
         assert whole(state) == before
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES)
 def test_taking_back_applied_changes_gives_the_state_before_each(history: History) -> None:
     state = furnished()
@@ -136,7 +136,7 @@ def test_taking_back_applied_changes_gives_the_state_before_each(history: Histor
         assert whole(reader) == before
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES)
 def test_what_was_made_never_changes(history: History) -> None:
     state = furnished()
@@ -149,7 +149,7 @@ def test_what_was_made_never_changes(history: History) -> None:
         assert encoded([one.request.body, one.worked.parts, one.worked.result]) == one.text
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(HISTORIES)
 def test_another_node_works_out_the_same(history: History) -> None:
     one, other = furnished(), furnished()

@@ -178,7 +178,7 @@ def test_the_last_256_other_keys_are_kept() -> None:
     assert len(table.fields()) == WRITERS
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(
@@ -248,11 +248,17 @@ def test_fields() -> None:
         [1, None, "\n1 d 1"],
         ["1", "E", "\n1 d 1"],
         [1, "E", b"\n1 d 1"],
+        [1, "E", "\n1 d {odd}"],
+        [1, "E", "\n1 d {}\n2 d {"],
+        [1, 2, {}],
+        [1, "d", None],
+        ["1", "d", {}],
     ],
 )
-def test_a_damaged_field(value: Any) -> None:
+@pytest.mark.parametrize("field", ["w/w", "k/some key"])
+def test_a_damaged_field(field: str, value: Any) -> None:
     with pytest.raises((LookupError, TypeError, ValueError)):
-        KeyTable().load("w/w", value)
+        KeyTable().load(field, value)
 
 
 def test_a_retry_changes_nothing_and_gets_the_first_answer() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.core.changes import Entry, Undo
@@ -44,7 +44,6 @@ def update(log: LogState, id: str = "n0", **what: Any) -> Undo:
     return undo
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

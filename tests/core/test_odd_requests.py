@@ -70,7 +70,7 @@ def work(body: AnyBody, author: Author) -> str:
     return "changed"
 
 
-@settings(deadline=None, max_examples=600)
+@settings(max_examples=600)
 @given(NAMED, st.sampled_from([OPERATOR, AGENT, USER]))
 def test_any_request_changes_something_or_is_refused(request_: tuple[str, Any], author: Author) -> None:
     name, payload = request_

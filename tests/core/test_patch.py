@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.core.changes import PatchOp
@@ -22,7 +22,6 @@ def patched(op: PatchOp) -> dict[str, Any]:
     return document
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["add", "replace", "remove", "move"]), TOKENS, VALUES), max_size=8))
 def test_each_operation_is_done_or_not_weighed_and_taken_back(ops: list[tuple[Any, list[str], Any]]) -> None:
     document = own(DOCUMENT)

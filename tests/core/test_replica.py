@@ -166,13 +166,13 @@ def play(world: World, steps: list[tuple[str, object]]) -> None:
         world.check()
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(KEYED_STEPS, max_size=8) | st.lists(KEYED_STEPS, min_size=10, max_size=20))
 def test_a_node_equals_the_confirmed_history_and_what_is_pending(steps: list[tuple[str, object]]) -> None:
     play(World(keyed=True), steps)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.lists(UNKEYED_STEPS, max_size=8) | st.lists(UNKEYED_STEPS, min_size=10, max_size=20))
 def test_a_view_equals_the_confirmed_history_and_what_is_pending(steps: list[tuple[str, object]]) -> None:
     play(World(keyed=False), steps)

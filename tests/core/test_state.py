@@ -147,7 +147,7 @@ PARTS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(PARTS, max_size=4))
 def test_any_parts_fit_or_do_not_and_are_taken_back(parts: list[Any]) -> None:
     state = furnished()

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.core.errors import InvalidValue
-from hub.core.values import MAX_DEPTH, MAX_INTEGER, check, clean_text, depth, json_size, same, utf16_length
+from hub.core.values import (
+    FORBIDDEN_KEY,
+    MAX_DEPTH,
+    MAX_INTEGER,
+    check,
+    clean_text,
+    depth,
+    json_size,
+    same,
+    utf16_length,
+)
 from tests.core.odd import ODD, endless, nested
 
 JSON = st.recursive(
@@ -20,7 +30,7 @@ JSON = st.recursive(
     | st.integers(-MAX_INTEGER, MAX_INTEGER)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text().filter(lambda key: key != FORBIDDEN_KEY), inner),
     max_leaves=15,
 )
 

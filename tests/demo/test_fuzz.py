@@ -40,7 +40,7 @@ def check_json(value: Any) -> None:
     json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(inputs, names, st.integers(1, 7))
 def test_any_bytes_are_analysed_or_refused_in_words(data: bytes, name: str, rows_at_once: int) -> None:
     try:
@@ -77,7 +77,7 @@ on 2024-03-04 2024-99-99 from 10.0.0.1 for /a /b* GET describe "x y" ' " , ? noo
 """.split()  # noqa: SIM905
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join) | st.text(max_size=40))
 def test_any_question_gets_an_answer(question: str) -> None:
     answer = ask(SAMPLE, question)

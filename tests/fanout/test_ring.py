@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 from hypothesis import given
@@ -195,3 +196,18 @@ def test_the_budget_holds_whatever_happens(most: int, steps: list[tuple[int, str
         assert all(not rings[other].kept for other in lost[:-1] if other != n), "one after the other"
         for ring, end in zip(rings, ends, strict=True):
             assert ring.after.seq + ring.kept == end
+
+
+def test_one_without_a_budget_goes_when_nobody_has_it() -> None:
+    """Megabytes that were read for a replay must not wait for the collector of cycles."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(thing, Ring) for thing in gc.get_objects())
+        for _ in range(10):
+            ring = filled(5)
+            assert ring.since(START)
+            del ring
+        assert sum(isinstance(thing, Ring) for thing in gc.get_objects()) == before
+    finally:
+        gc.enable()

@@ -81,6 +81,7 @@ async def test_contexts_that_go_take_their_replay_rings_along() -> None:
             await create(node, id)
             await ok(node, incr(id))
         budget = node.contexts.live["a"].audience.ring._budget
+        assert budget is not None
         assert budget.bytes > 0
         for live in list(node.contexts):
             node.contexts.forget(live)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -67,10 +66,12 @@ async def test_an_expiry_while_the_record_is_away(
     notices: Notices, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RETRY", 0.05)
-    record, away = notices._record, True
+    record, away, tries = notices._record, True, 0
     original = record.drop_notices
 
     async def drop(ids: Any) -> None:
+        nonlocal tries
+        tries += 1
         if away:
             raise Unavailable("away")
         await original(ids)
@@ -78,7 +79,7 @@ async def test_an_expiry_while_the_record_is_away(
     monkeypatch.setattr(record, "drop_notices", drop)
     await notices.post(NoticePost(message="m", id="n", expires_at=iso(clock.now + 0.05)), "operator", None)
     clock.now += 1
-    await asyncio.sleep(0.15)
+    await until(lambda: tries > 1)
     assert await shown(notices) == []
     away = False
     await until(lambda: notices.get("n") is None)

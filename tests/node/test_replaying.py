@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from hub.core.changes import RecordEntry
 from hub.core.errors import Unavailable
 from hub.core.position import Position
 from hub.core.requests import AnyOperation, Apply, DataSet, LogAdd, LogAppend, Remove, StateIncr
 from hub.fanout.room import Viewer
 from hub.node.node import Node
 from hub.node.replaying import MOST_REPLAYED
+from hub.node.subscribing import READS
 from hub.node.turns import PIECE_BYTES, PIECES
 from hub.record.memory import MemoryRecord
 from hub.wire.codec import Encoded
@@ -327,3 +330,54 @@ async def test_many_at_once_share_the_loop() -> None:
         for subscriber in subscribers:
             assert (subscriber.checker.recovered, subscriber.checker.restarted) == (1, 0)
             await subscriber.at_the_end()
+
+
+async def test_a_crowd_reads_a_few_pieces_at_a_time() -> None:
+    """What all of them read at once from the record would have to be held at once, and each would wait for all the others'."""
+    record = CountingRecord()
+    async with node_on(record) as node:
+        subscribers = [await begin(node)]
+        for _ in range(5 * READS):
+            subscriber = Subscriber(node)
+            await (await subscriber.subscribe(resume=False))
+            leave(subscriber)
+            subscribers.append(subscriber)
+        await write(node, 700, 600)  # more than the ring keeps
+        replays = await asyncio.gather(*(subscriber.subscribe() for subscriber in subscribers))
+        await asyncio.gather(*replays)
+        for subscriber in subscribers:
+            await subscriber.at_the_end()
+            assert (subscriber.checker.recovered, subscriber.checker.restarted) == (1, 0)
+        assert 1 < record.most <= READS
+
+
+async def test_large_private_data_is_told_to_a_few_an_iteration() -> None:
+    """The document may be small: what a reply has besides counts, too."""
+    async with node_on(MemoryRecord()) as node:
+        await create(node)
+        await ok(node, Apply(context="c", ops=[DataSet(key="k", value="x" * 10 * PIECE_BYTES)]))
+        ticking, told = Ticking(), Counter[int]()
+
+        async def subscribe() -> None:
+            await Subscriber(node).subscribe(resume=False)
+            told[ticking.count] += 1
+
+        await asyncio.gather(*(subscribe() for _ in range(30)))
+        ticking.stop()
+        assert max(told.values()) <= PIECES
+        assert max(told) - min(told) > 30
+
+
+class CountingRecord(MemoryRecord):
+    """Knows how many pieces were read at a time at most."""
+
+    now = most = 0
+
+    async def read(self, context: str, after: Position, limit: int = 1_000) -> tuple[list[RecordEntry], bool]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(0)
+            return await super().read(context, after, limit)
+        finally:
+            self.now -= 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hub.core.changes import ROOT
-from hub.core.errors import Conflict, InvalidValue, NotFound
+from hub.core.errors import Conflict, HubError, InvalidValue, NotFound, Overloaded, Unavailable
 from hub.core.position import Position
 from hub.record.connection import Connection
-from hub.record.port import Outcome, Record
+from hub.record.packing import pack
+from hub.record.port import MirrorWrite, Outcome, Record
 from hub.record.redis import RedisRecord
 from tests.record.writer import Writer, creation, log_add, put
 
@@ -220,6 +221,44 @@ async def test_one_broken_context_harms_no_other(redis_record: RedisRecord, conn
     assert results[1].error is not None
     assert "WRONGTYPE" in results[1].error.message
     assert await redis_record.end("c1") == (Position("E1", 1), writers[1].tip)
+
+
+@pytest.mark.parametrize(
+    ("stop", "go_on", "error"),
+    [
+        ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0", Unavailable),
+        ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", Unavailable),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", Overloaded),
+    ],
+)
+async def test_a_server_that_takes_no_writes_says_so(
+    redis_record: RedisRecord, connection: Connection, stop: str, go_on: str, error: type[HubError]
+) -> None:
+    """It lost its replicas, became one, or is full: that is no fault of a context, and the same append may come again."""
+    writer = Writer()
+    await writer.create(redis_record)
+    append = writer.append(put("/state/a", 1))
+    write = MirrorWrite("ctx1", 0, writer.position, {"state": {"a": pack(1)}})
+    await connection.run(*stop.split())
+    try:
+        if error is Unavailable:
+            with pytest.raises(Unavailable):
+                await redis_record.append([append])
+            with pytest.raises(Unavailable):
+                await redis_record.mirror([write])
+        else:
+            [result] = await redis_record.append([append])
+            assert (result.outcome, type(result.error)) == (Outcome.FAILED, error)
+            assert await redis_record.mirror([write]) == [False]
+    finally:
+        await connection.run(*go_on.split())
+    assert [result.outcome for result in await redis_record.append([append])] == [Outcome.APPENDED]
+    assert await redis_record.mirror([write]) == [True]
+
+
+async def test_nothing_to_write_is_no_call(redis_record: RedisRecord) -> None:
+    assert await redis_record.append([]) == []
+    assert await redis_record.mirror([]) == []
 
 
 async def test_scripts_are_loaded_again_after_a_flush(redis_record: RedisRecord, connection: Connection) -> None:

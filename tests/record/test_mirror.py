@@ -11,7 +11,7 @@ from hub.core.position import Position
 from hub.core.state import ContextState
 from hub.record.mirror import KEEP_BYTES, KEEP_CHANGES, LARGE, QUIET_SECONDS, SMALL_SECONDS, MirrorState
 from hub.record.packing import unpack
-from hub.record.port import MirrorWrite
+from hub.record.port import Loaded, MirrorWrite
 from tests.record.writer import creation, log_add, put
 
 
@@ -169,6 +169,56 @@ def test_writers_that_were_pushed_out_leave_the_hash() -> None:
         live.write(1.5 + n)
     assert sorted(live.hashes["keys"]) == sorted(live.state.keys.fields())
     assert len(live.hashes["keys"]) == 256
+
+
+def key_of(writer: int) -> Part:
+    return {"kind": "key", "key": f"w{writer}/1", "digest": "d", "result": {}}
+
+
+def test_so_do_those_that_another_node_wrote() -> None:
+    live = Live()
+    for n in range(256):
+        live.change(1.0, key_of(n))
+    live.write(2.0)
+    mine, other = live.mirror, MirrorState.of(Loaded(live.state, "tip", "E1", live.mirror.mirrored), 2.0)
+    live.mirror = other
+    live.change(3.0, key_of(256))
+    mine.note(Change(live.state.position, [key_of(256)]), 3.0)
+    live.write(4.0)
+    live.mirror = mine
+    mine.moved(other.mirrored, {}, 4.0)
+    for n in range(257, 600):
+        live.change(5.0, key_of(n))
+    live.write(6.0)
+    assert sorted(live.hashes["keys"]) == sorted(live.state.keys.fields())
+
+
+def test_so_do_those_that_left_before_the_context_was_loaded() -> None:
+    live = Live()
+    for n in range(256):
+        live.change(1.0, key_of(n))
+    live.write(2.0)
+    mirrored = live.mirror.mirrored
+    live.change(3.0, key_of(256))  # the first one is pushed out, and the node ends before it writes that
+    behind = (Change(live.state.position, [key_of(256)]),)
+    live.mirror = MirrorState.of(Loaded(live.state, "tip", "E1", mirrored, {}, behind), 4.0)
+    live.write(4.0)
+    assert sorted(live.hashes["keys"]) == sorted(live.state.keys.fields())
+
+
+def test_a_large_field_whose_answer_was_lost_is_held_where_the_hash_has_it() -> None:
+    """Else what the hash has already would be replayed on it."""
+    live = Live()
+    live.change(1.0, *log_add(0, "l0", "x" * 3 * LARGE))
+    live.write(1.2)
+    live.change(2.0, {"kind": "log.append", "id": "l0", "at": 3 * LARGE, "text": "y"})
+    lost = live.write(3.1, done=False)  # it is quiet, so it was written
+    assert lost is not None
+    live.change(3.2, {"kind": "log.append", "id": "l0", "at": 3 * LARGE + 1, "text": "z"}, *put("/state/a", 1))
+    live.mirror.moved(lost.position.seq, {}, 3.2)
+    write = live.write(3.4)
+    assert write is not None
+    assert write.held == {"log/l0": lost.position.seq}
 
 
 def test_a_closed_context_is_not_written_any_more() -> None:

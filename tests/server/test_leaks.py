@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from socketio.exceptions import ConnectionError as Refused
 
-from hub.core.requests import Role
+from hub.core.requests import Apply, Role
 from hub.node.node import Node
 from hub.node.settings import Settings
 from hub.server import engine, sockets
 from hub.server.auth import Tokens
 from tests.clients import Client, Follower, People, serving
 from tests.leaks import kept, own_tasks, settled
-from tests.raw import raw
+from tests.raw import enter, raw
 from tests.support import until
 
 
@@ -122,7 +124,7 @@ async def test_connections_that_never_ask_to_be_let_in(people: People, monkeypat
     baseline = kept(people)
     async with raw(people.server.url) as silent, raw(people.server.url) as refused, raw(people.server.url) as gone:
         await refused.send('40{"token":"bad"}')
-        await gone.send("40" + json.dumps({"token": people.server.token}))
+        await gone.send(enter(people.server.token))
         await gone.until(lambda frame: frame.startswith("40"))
         await gone.send("41")
         for client in (silent, refused, gone):
@@ -203,3 +205,25 @@ async def test_contexts_fall_asleep_and_come_back(tmp_path: Path, record: str) -
         await op.ok("message", context="c9", text="wake up")
         await worker.ok("agent.serve", agent="bot", capacity=1)
         assert (await worker.next("run.start"))["context"] == "c9"
+
+
+async def test_refused_requests_leave_nothing_behind(people: People) -> None:
+    """A payload may have a megabyte: it must not wait for the collector of cycles."""
+    op = await people.operator()
+    await op.ok("context.create", id="c")
+    ops = [{"op": "log.append", "id": "none", "text": "x" * 100_000}]
+    async with disabled_gc():
+        for context in ("c", "none") * 20:
+            await op.refused("apply", "not_found", context=context, ops=ops)
+        there = sum(isinstance(thing, Apply) for thing in gc.get_objects())
+        assert there < 4, "the last ones may still be on their way"
+
+
+@asynccontextmanager
+async def disabled_gc() -> AsyncIterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

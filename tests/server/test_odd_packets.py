@@ -7,14 +7,17 @@ import gc
 import json
 import logging
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
+from hub.node.settings import Settings
+from hub.server.bounds import UNREADABLE
 from hub.server.server import HubServer
-from tests.clients import Client, People, refusal
-from tests.raw import raw
+from tests.clients import Client, People, refusal, serving
+from tests.raw import enter, raw
 from tests.support import until
 
 LIMIT = 1_048_576
@@ -116,6 +119,10 @@ async def test_garbage_ends_only_its_connection(
                     break
                 await client.send(frame)
             assert await client.ended()
+        async with raw(people.server.url) as client:
+            await client.send(enter(people.server.token))
+            hello = await client.until(lambda frame: isinstance(frame, str) and frame.startswith('42["hello"'))
+            assert json.loads(hello[2:])[1]["previous"]["code"] == UNREADABLE
     assert "Traceback" not in caplog.text
     await until(lambda: people.server.sockets.count == 1, "the connection's end")
     await op.ok("contexts.page")
@@ -177,7 +184,7 @@ async def test_events_before_connect_are_refused_not_lost(server: HubServer) -> 
         await client.event(1, "contexts.page", {})
         error = refusal(await client.acknowledgement(1), "unavailable")
         assert error["retryable"]
-        await client.send("40" + json.dumps({"token": server.token}))
+        await client.send(enter(server.token))
         await client.event(2, "contexts.page", {})  # right behind: no need to wait for the answer
         assert (await client.acknowledgement(2))["ok"]
 
@@ -199,7 +206,7 @@ async def test_an_unknown_namespace_is_refused(server: HubServer) -> None:
 async def test_connecting_twice_changes_nothing(people: People) -> None:
     server = people.server
     async with raw(server.url, server.token) as client:
-        await client.send("40" + json.dumps({"token": server.token}))
+        await client.send(enter(server.token))
         await client.event(1, "contexts.page", {})
         assert (await client.acknowledgement(1))["ok"]
         assert server.sockets.count == 1
@@ -212,7 +219,7 @@ async def test_leaving_and_coming_back_on_one_connection(people: People) -> None
         await client.event(1, "contexts.page", {})
         refusal(await client.acknowledgement(1), "unavailable")
         assert server.sockets.count == 0
-        await client.send("40" + json.dumps({"token": server.token}))
+        await client.send(enter(server.token))
         await client.until(lambda frame: isinstance(frame, str) and frame.startswith("40"))
         await client.event(2, "contexts.page", {})
         assert (await client.acknowledgement(2))["ok"]
@@ -277,3 +284,16 @@ async def test_the_limit_of_a_message_elsewhere(people: People, kind: str) -> No
     ops = [{"op": "state.merge", "value": {"pad": "x" * LIMIT}}]
     await client.refused("apply", "too_large", context="c", ops=ops)
     await client.ok("apply", context="c", ops=[{"op": "state.merge", "value": {"pad": "x" * (LIMIT - 2000)}}])
+
+
+async def test_leaving_and_coming_back_does_not_renew_the_rate(tmp_path: Path) -> None:
+    settings = Settings(requests_per_second=0.5, rate_burst=6.0)
+    async with serving(tmp_path / "hub", settings=settings) as people, raw(people.server.url) as client:
+        replies = []
+        for n in range(4):
+            await client.send(enter(people.server.token))
+            await client.event(n, "contexts.page", {})
+            replies.append(await client.acknowledgement(n))
+            await client.send("41")
+        assert replies[0]["ok"]
+        refusal(replies[-1], "rate_limited")

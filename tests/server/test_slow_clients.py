@@ -15,9 +15,10 @@ import pytest
 
 from hub.core.requests import Role
 from hub.node.settings import Settings
-from hub.server import outbox
+from hub.server import bounds
 from tests.clients import Client, Follower, People, serving
-from tests.support import until
+from tests.raw import enter
+from tests.support import SECONDS, until
 
 BOUND = 256 * 1024
 
@@ -47,7 +48,7 @@ class Deaf:
             b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         )
         await reader.readuntil(b"\r\n\r\n")
-        deaf.send("40" + json.dumps({"token": token}))
+        deaf.send(enter(token))
         return deaf
 
     def send(self, text: str) -> None:
@@ -61,7 +62,7 @@ class Deaf:
 
     async def read(self) -> str:
         """The next frame of text, now that it reads after all. Pings are answered and left out."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SECONDS):
             while True:
                 size = (await self.reader.readexactly(2))[1]
                 if size > 125:
@@ -82,7 +83,7 @@ def waiting(people: People) -> int:
 
 
 async def test_a_viewer_that_never_reads(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "SLOW_SECONDS", 1.0)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 1.0)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c")
     healthy, follower = await people.operator(), Follower("c")
@@ -99,7 +100,7 @@ async def test_a_viewer_that_never_reads(people: People, monkeypatch: pytest.Mon
         most = max(most, waiting(people))
         if people.server.sockets.count == 2:
             break
-    assert most <= outbox.HARD * BOUND + 100_000
+    assert most <= bounds.HARD * BOUND + 100_000
     assert slowest < 1.0
     await until(lambda: people.server.sockets.count == 2, "the end of the one that never reads")
     assert len(people.server.node.contexts.live["c"].audience.room.members) == 1
@@ -149,7 +150,7 @@ async def test_one_that_reads_again_in_time_gets_it_whole(people: People, delive
 
 
 async def test_it_is_ended_after_a_while_below_the_hard_bound(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.3)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c")
     deaf = await Deaf.connect(people, people.server.token)
@@ -169,7 +170,7 @@ async def test_it_is_ended_after_a_while_below_the_hard_bound(people: People, mo
 
 async def test_one_that_asks_and_never_takes_the_answers(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more is read from it once so many answers wait; then it is ended."""
-    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.5)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c", state={"pad": "x" * 100_000})
     deaf = await Deaf.connect(people, people.server.token)
@@ -222,8 +223,8 @@ async def test_requests_under_way_are_bounded(people: People, monkeypatch: pytes
         await op.send("apply", {"context": "c", "ops": [{"op": "state.merge", "value": {f"k{n}": "x" * 100_000}}]})
     await other.ok("context.get", context="c")
     outboxes: list[Any] = list(people.server.sockets.servers["/msgpack/socket.io"].outboxes.values())
-    await until(lambda: outboxes[0].unanswered[1] > outbox.HARD * BOUND)
-    assert outboxes[0].unanswered[1] < (outbox.HARD + 1) * BOUND
+    await until(lambda: outboxes[0].unanswered[1] > bounds.HARD * BOUND)
+    assert outboxes[0].unanswered[1] < (bounds.HARD + 1) * BOUND
     gate.set()
     await op.until(lambda: len(op.of("reply")) == 40)
     replies = op.of("reply")
@@ -323,14 +324,14 @@ async def test_who_has_too_much_to_take_is_told_so(people: People) -> None:
     assert lagged
     assert lagged[0]["topic"] is None
     assert lagged[0]["waiting"] > lagged[0]["limit"] == BOUND
-    assert lagged[0]["seconds"] == outbox.SLOW_SECONDS
+    assert lagged[0]["seconds"] == bounds.SLOW_SECONDS
     assert all(reply["ok"] for name, reply in found if name == "reply")
     slow.close()
 
 
 async def test_what_is_told_when_it_comes_back(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who could not be told why it was ended is told at its next connection: found by its name, else by who it is."""
-    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.3)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.3)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c", state={"pad": "x" * 100_000}, user_id="ann")
     slow = [await Deaf.connect(people, people.token("ann", Role.USER)) for _ in range(2)]
@@ -391,7 +392,7 @@ async def test_snapshots_of_many_topics_come_one_after_the_other(people: People)
 
 async def test_one_that_stops_polling(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for its next poll is bounded like everything else."""
-    monkeypatch.setattr(outbox, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.5)
     op = await people.operator("msgpack")
     await op.ok("context.create", id="c")
     async with aiohttp.ClientSession() as http:
@@ -399,7 +400,7 @@ async def test_one_that_stops_polling(people: People, monkeypatch: pytest.Monkey
         async with http.get(url) as answer:
             url += f"&sid={json.loads((await answer.text())[1:])['sid']}"
         for packet in (
-            "40" + json.dumps({"token": people.token("poll", Role.OPERATOR)}),
+            enter(people.token("poll", Role.OPERATOR)),
             '421["subscribe",{"topic":"context:c"}]',
             '422["subscribe",{"topic":"contexts"}]',
         ):
@@ -431,3 +432,38 @@ async def test_large_answers_do_not_end_who_takes_them(people: People, kind: str
     await client.until(lambda: len(client.of("reply")) == count)
     assert all(reply["ok"] for reply in client.of("reply"))
     assert not client.of("disconnect")
+
+
+async def ask_for_much(people: People) -> tuple[Client, Deaf]:
+    """Somebody who is sent an answer that is ten times the bound, and does not read it yet."""
+    op = await people.operator()
+    await op.ok("context.create", id="c")
+    for n in range(3):
+        await op.ok("apply", context="c", ops=[{"op": "data.set", "key": f"k{n}", "value": "x" * 900_000}])
+    slow = await Deaf.connect(people, people.server.token)
+    for outbox in people.server.sockets.servers["/socket.io"].outboxes.values():  # what waits does so in the hub
+        assert outbox._transport is not None
+        outbox._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    slow.event(1, "subscribe", {"topic": "context:c", "deliver": "patch"})
+    await until(lambda: waiting(people) > 5 * BOUND)
+    return op, slow
+
+
+async def test_one_large_answer_takes_its_time(people: People) -> None:
+    """Who goes on taking an answer that is far larger than the bounds may ask meanwhile, and is not ended for it."""
+    op, slow = await ask_for_much(people)
+    for n in range(2, 6):
+        slow.event(n, "contexts.page", {"limit": 1})
+        await op.ok("apply", context="c", ops=[{"op": "log.add", "type": "info", "content": str(n)}])
+    for n in range(1, 6):
+        while not (await slow.read()).startswith(f"43{n}["):
+            pass
+    slow.close()
+
+
+async def test_a_large_answer_that_nobody_takes(people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not kept until the next thing is sent, or a ping is not answered."""
+    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.3)
+    _, deaf = await ask_for_much(people)
+    await until(lambda: people.server.sockets.count == 1, seconds=5)
+    deaf.close()

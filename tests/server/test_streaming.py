@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients import KINDS, Client, Follower, People
+from tests.clients import KINDS, Client, Follower, People, refusal
 
 
 def incr(path: str = "/n") -> list[dict[str, Any]]:
@@ -261,3 +261,28 @@ async def test_upgrades_under_traffic(people: People, op: Client) -> None:
     finally:
         stop.set()
         await writer
+
+
+async def test_who_unsubscribed_before_the_context_was_there_does_not_join(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would take it out of the room when its connection ends."""
+    op, node = await people.operator(), people.server.node
+    await op.ok("context.create", id="c")
+    node.contexts.forget(node.contexts.live["c"])
+    load, asked, go_on = node.record.load, asyncio.Event(), asyncio.Event()
+
+    async def slow(id: str) -> Any:
+        asked.set()
+        await go_on.wait()
+        return await load(id)
+
+    monkeypatch.setattr(node.record, "load", slow)
+    subscribing = asyncio.ensure_future(op.call("subscribe", {"topic": "context:c"}))
+    await asked.wait()
+    await op.ok("unsubscribe", topic="context:c")
+    go_on.set()
+    refusal(await subscribing, "invalid_request")
+    assert not node.contexts.live["c"].audience.room.members
+    await op.ok("subscribe", topic="context:c")
+    assert len(node.contexts.live["c"].audience.room.members) == 1

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import random
+import socket
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from hub.node.settings import Settings
 from hub.server.server import HubServer
-from hub.server.websocket import BINARY, BROKEN, CLOSE, NOT_TEXT, PING, TEXT, TOO_BIG, FrameError, FrameReader, switch
-from tests.raw import raw
+from hub.server.websocket import (
+    BINARY,
+    BROKEN,
+    CLOSE,
+    NOT_TEXT,
+    PART,
+    PING,
+    TEXT,
+    TOO_BIG,
+    FrameError,
+    FrameReader,
+    switch,
+)
+from hub.wire.codec import Encoded, Variant
+from tests.clients import serving
+from tests.raw import Polling, raw
+from tests.support import until
 
 LIMIT = 100_000
 
@@ -31,12 +51,13 @@ def frame(opcode: int, payload: bytes, *, last: bool = True, mask: bytes | None 
 
 
 def read(*pieces: bytes, limit: int = LIMIT) -> list[tuple[int, str | bytes]]:
+    """What there is to handle."""
     reader, frames = FrameReader(limit), []
     for piece in pieces:
         reader.feed(piece)
         while (found := reader.next()) is not None:
             frames.append(found)
-    return frames
+    return [found for found in frames if found[0] != PART]
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 125, 126, 127, 65_535, 65_536, LIMIT])
@@ -84,6 +105,9 @@ def test_text_is_decoded_when_it_is_whole() -> None:
         (frame(11, b"x"), BROKEN),
         (frame(PING, b"x" * 126), BROKEN),
         (frame(CLOSE, b"", last=False), BROKEN),
+        (frame(CLOSE, b"\x03"), BROKEN),
+        *((frame(CLOSE, code.to_bytes(2, "big")), BROKEN) for code in (0, 999, 1004, 1005, 1006, 1015, 2999, 5000)),
+        (frame(CLOSE, b"\x03\xe8\xff"), NOT_TEXT),
         (frame(0, b"x"), BROKEN),
         (frame(TEXT, b"x", last=False) + frame(TEXT, b"x"), BROKEN),
         (frame(TEXT, b"\xff"), NOT_TEXT),
@@ -117,6 +141,7 @@ def test_the_handshake() -> None:
         ("Sec-WebSocket-Version", "8"),
         ("Sec-WebSocket-Key", "short"),
         ("Sec-WebSocket-Key", "é"),
+        ("Sec-WebSocket-Key", "\udcff" * 24),  # what aiohttp makes of bytes that are no UTF-8
     ):
         assert switch(asked | {name: value}) is None
         assert switch({there: text for there, text in asked.items() if there != name}) is None
@@ -131,13 +156,108 @@ async def test_a_broken_frame_closes_with_its_code(hub: HubServer, code: int) ->
         assert client.ws.close_code == code
 
 
-async def test_closing_in_order_and_pings_of_clients(hub: HubServer) -> None:
+@pytest.mark.parametrize("code", [1000, 1001, 1011, 3000, 4321])
+async def test_closing_in_order_and_pings_of_clients(hub: HubServer, code: int) -> None:
     async with raw(hub.url, hub.token) as client:
         await client.ws.ping(b"there?")
         await client.event(1, "contexts.page", {})
         assert (await client.acknowledgement(1))["ok"]
-        await client.ws.close(code=4321)
-        assert client.ws.close_code == 4321
+        await client.ws.close(code=code)
+        assert client.ws.close_code == code
+
+
+def test_each_part_is_given_by_itself() -> None:
+    """A message of a hundred thousand empty parts must not be read in one go."""
+    reader = FrameReader(LIMIT)
+    reader.feed(frame(TEXT, b"x", last=False) + frame(0, b"", last=False) * 2 + frame(0, b"y"))
+    assert [reader.next() for _ in range(5)] == [(PART, b"")] * 3 + [(TEXT, "xy"), None]
+
+
+async def test_pings_of_who_takes_no_pongs_are_not_kept(hub: HubServer) -> None:
+    """Neither before an upgrade is done nor after it."""
+    async with aiohttp.ClientSession(hub.url) as session:
+        polling = await Polling.open(session)
+        async with session.ws_connect(polling.address("websocket")) as ws:
+            transport: Any = ws._response.connection.transport  # type: ignore[union-attr]
+            transport.pause_reading()
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            outbox = next(iter(hub.sockets.servers["/socket.io"].outboxes.values()))
+            polled: Any = outbox._line
+            line = polled._line
+            for _ in range(64):
+                transport.write(frame(PING, bytes(125)) * 1_000)
+                await asyncio.sleep(0)
+            transport.write(frame(TEXT, b"2probe"))
+            await until(lambda: polled.upgrading, "the hub to read it all", 60)
+            assert line.transport.get_write_buffer_size() < 100_000
+            transport.abort()
+
+
+async def test_probes_without_end_are_not_kept(hub: HubServer) -> None:
+    """Neither their answers nor the ends of polls that they ask for, on one WebSocket or on many."""
+    async with aiohttp.ClientSession(hub.url) as session:
+        polling = await Polling.open(session)
+        polled: Any = next(iter(hub.sockets.servers["/socket.io"].outboxes.values()))._line
+        for _ in range(20):
+            async with session.ws_connect(polling.address("websocket")) as ws:
+                transport: Any = ws._response.connection.transport  # type: ignore[union-attr]
+                transport.write(frame(TEXT, b"2probe") * 1_000)
+                assert await ws.receive_str() == "3probe"
+                assert (await ws.receive()).type is aiohttp.WSMsgType.CLOSE
+            assert polled.queue.qsize() == 1
+        async with polling.upgrade() as (client, _):
+            await client.send("40" + json.dumps({"token": hub.token}))
+            assert await client.until(lambda packet: packet.startswith("40"))
+
+
+@pytest.mark.parametrize("sid", ["", "&sid="])
+async def test_an_empty_sid_gets_round_no_rate(tmp_path: Path, sid: str) -> None:
+    settings = Settings(connects_per_second=0.5)
+    async with serving(tmp_path / "hub", settings=settings) as people, aiohttp.ClientSession(people.server.url) as http:
+        statuses = []
+        for _ in range(4):
+            async with http.get(f"/socket.io/?EIO=4&transport=polling{sid}") as answer:
+                statuses.append(answer.status)
+        assert statuses == [200, 200, 503, 503]
+
+
+async def test_nothing_follows_a_close_frame(hub: HubServer) -> None:
+    """Even if what was written before it still waits for the client, and more is streamed."""
+    server = hub.sockets.servers["/socket.io"]
+    event = Encoded("hub.degraded", {"degraded": "x" * 200_000})
+    async with raw(hub.url, hub.token) as client:
+        outbox = next(iter(server.outboxes.values()))
+        line: Any = outbox._line
+        transport: Any = client.ws._response.connection.transport  # type: ignore[union-attr]
+        transport.pause_reading()
+        for _ in range(200):  # until the kernel takes no more
+            if outbox.waiting:
+                break
+            outbox.stream(event.frame(Variant.JSON), (event,))
+            await asyncio.sleep(0)
+        assert 0 < outbox.waiting < 262_144
+        transport.write(frame(CLOSE, b"\x03\xe8"))
+        await until(lambda: outbox.ended)
+        waiting = line.transport.get_write_buffer_size()
+        assert outbox.stream(b"more", (event,))
+        outbox.send(event)
+        assert line.transport.get_write_buffer_size() == waiting > 0
+        transport.resume_reading()
+        assert await client.ended()
+    assert client.ws.close_code == 1000
+
+
+async def test_a_hub_that_ends_takes_no_more(tmp_path: Path) -> None:
+    """What came between the end of the connections and that of the web server would be nobody's."""
+    async with serving(tmp_path / "hub") as people, aiohttp.ClientSession(people.server.url) as session:
+        polling = await Polling.open(session)
+        async with session.ws_connect(polling.address("websocket")) as probing:
+            people.server.sockets.close()
+            assert (await probing.receive()).type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)
+            for transport in ("polling", "websocket"):
+                async with session.get(f"/socket.io/?EIO=4&transport={transport}") as answer:
+                    assert answer.status == 503
+        assert not any(server.outboxes for server in people.server.sockets.servers.values())
 
 
 @pytest.mark.parametrize("query", ["EIO=4&transport=websocket", "EIO=3&transport=websocket", "transport=polling", ""])

@@ -239,7 +239,7 @@ async def page_in(op: Client, truth: dict[str, Any]) -> None:
     """Add the older entries to what a subscription gave."""
     id, log = truth["document"]["id"], truth["log_id"]
     while (entries := truth["entries"]) and entries[0]["no"]:
-        page = await op.ok("log.page", context=id, log=log, before=entries[0]["no"], limit=1000)
+        page = await op.ok("log.page", context=id, log=log, before=entries[0]["no"], limit=500)
         truth["entries"] = page["entries"][::-1] + entries
 
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import socketio
 
-from tests.clients import SECONDS, Talk
-from tests.support import ROOT, required, until
+from tests.clients import Talk, leave
+from tests.support import ROOT, SECONDS, required, until
 
 ENDPOINTS = {"json": "/socket.io", "msgpack": "/msgpack/socket.io"}
 TRANSPORTS: dict[str, list[str] | None] = {"websocket": ["websocket"], "polling": ["polling"], "upgrading": None}
@@ -78,10 +78,7 @@ class AsyncioStock(_PythonStock):
         return await self.sio.call(name, data, timeout=seconds)
 
     async def close(self) -> None:
-        await self.sio.disconnect()
-        http = getattr(self.sio.eio, "http", None)
-        if http is not None and not http.closed:
-            await http.close()
+        await leave(self.sio)
 
 
 class ThreadStock(_PythonStock):

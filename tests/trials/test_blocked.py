@@ -17,8 +17,8 @@ from hub.server.server import HubServer, Options
 from tests.clients import People
 from tests.support import until
 
-STALL = 0.5
-BLOCKED = 2.0
+STALL = 1.0
+BLOCKED = 2.5
 
 
 @pytest.fixture

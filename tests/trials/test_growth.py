@@ -93,8 +93,8 @@ def test_snapshots_of_a_large_document(load: Load, keys: int, most: float) -> No
     load.source.fill(1, keys, 1_000)
     link = load.link()
     size = len(json.dumps(subscribe(link, "s1", "snapshot")["document"]))
-    time.sleep(1)  # what the pace owes for the last change of the filling
-    link.packets()
+    for _ in events(link, 1.0):
+        pass  # what the pace owes for the filling
     began = time.monotonic()
     n = 0
     while time.monotonic() - began < 3:

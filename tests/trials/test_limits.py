@@ -16,7 +16,7 @@ from hub.agent.connection import Connection
 from hub.node.settings import Settings
 from hub.server import sockets
 from tests.clients import People, refusal, serving
-from tests.raw import Raw, raw
+from tests.raw import Raw, enter, raw
 from tests.support import ROOT, HubProcess, environment, until
 from tests.trials.load import loaded, p99
 from tests.trials.stock import ENDPOINTS, STOCK, Cable, stock
@@ -40,7 +40,7 @@ async def test_who_asks_too_much_is_told_when_to_ask_again(tmp_path: Path) -> No
     settings = Settings(requests_per_second=100, rate_burst=0.2)
     async with serving(tmp_path / "hub", settings=settings) as people, raw(people.server.url) as client:
         other = await people.operator()
-        await client.send("40" + json.dumps({"token": people.server.token}))
+        await client.send(enter(people.server.token))
         for id in range(60):
             await client.event(id, "contexts.page", {})
         replies = [await client.acknowledgement(id) for id in range(60)]

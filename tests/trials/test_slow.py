@@ -42,9 +42,11 @@ def test_one_that_reads_nothing_beside_fifty_that_do(load: Load, deliver: str, m
         during += load.rounds(healthy, 100, 10, PAD)
         most = max(most, load.resident - baseline)
     assert most < 20 * MB
-    assert p99(during) < 2 * p99(before) + 0.02, (p99(before), p99(during))
     assert healthy.report()["lost"] == 0
     wait_until(lambda: load.files < files, "the end of the one that reads nothing")
+    after = load.rounds(healthy, 300, 10, PAD)
+    without = max(p99(before), p99(after))  # the machine may have become busier since it began
+    assert p99(during) < 2 * without + 0.02, (p99(before), p99(during), p99(after))
     # It reads after all: what it was sent has no gap up to its end, of which it is told when it comes back.
     seqs = [event["seq"] for name, event in events(stalled) if name == ("change" if deliver == "patch" else "snapshot")]
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))

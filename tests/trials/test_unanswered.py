@@ -19,7 +19,7 @@ from tests.support import until
 def unanswered(people: People) -> int:
     """What the hub waits for."""
     servers = people.server.sockets.servers.values()
-    return sum(len(outbox._asked or ()) for server in servers for outbox in server.outboxes.values())
+    return sum(len(outbox.asks) for server in servers for outbox in server.outboxes.values())
 
 
 @pytest.mark.long

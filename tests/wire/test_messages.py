@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.core.errors import (
@@ -66,7 +66,6 @@ def name_of_class(cls: type[Any]) -> str:
     return str(cls.__struct_config__.tag)
 
 
-@settings(deadline=None)
 @given(ANY_BODY.filter(lambda body: not isinstance(body, (RunStart, RunEnd))), st.sampled_from([None, "w/1", "é 😀"]))
 def test_a_request_comes_back_from_its_payload(body: AnyBody, key: str | None) -> None:
     keyed = msgspec.structs.replace(body, key=key)

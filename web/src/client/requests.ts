@@ -1,10 +1,10 @@
 /**
  * Requests and their answers.
  *
- * Reads are asked again after a reconnection, or when the hub says that it takes them, until their time is up. What changes something carries a key
- * `writer/n`, counted per context, and goes in that order: it stays here until it is answered, is sent again with
- * the same key after a lost connection, a lost answer or an answer that says `retryable`, and applies once whatever
- * happens. At most 64 of a context are unanswered at the hub at a time; the rest wait here.
+ * Reads are asked again after a reconnection, or when the hub says that it takes them, until their time is up. What
+ * changes something carries a key `writer/n`, counted per context, and goes in that order: it stays here until it is
+ * answered, is sent again with the same key after a lost connection, a lost answer or an answer that says `retryable`,
+ * and applies once whatever happens. At most 64 of a context are unanswered at the hub at a time; the rest wait here.
  */
 import { Backoff } from "./backoff";
 import { errorIn, HubError, retryAfter } from "./errors";

@@ -30,12 +30,15 @@ export class Turns {
     setTimeout(() => {
       this.#renewing = false;
       this.#left = SLICE;
-      while (this.#left > 0) {
-        const work = this.#waiting.pop();
-        if (!work) return;
-        this.#do(work);
+      try {
+        while (this.#left > 0) {
+          const work = this.#waiting.pop();
+          if (!work) return;
+          this.#do(work);
+        }
+      } finally { // also if a work failed: the others still have theirs
+        if (this.#left <= 0 || this.#waiting.length > 0) this.#renew();
       }
-      this.#renew();
     }, 0);
   }
 }
