@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hub.fanout.outbox import Outbox
@@ -35,7 +34,7 @@ _Group = tuple[bool, bool, Variant]
 class Room:
     """Members of a context's topic.
 
-    What happens in one iteration of the event loop is joined and written once to each member, in a loop over them: no task,
+    What is told at a time (what one append brought) is joined and written once to each member, in a loop over them: no task,
     no encoding and no waiting per member. Nothing is merged or left out, but for members that are behind: they get
     ``resync`` when they have caught up.
     """
@@ -45,7 +44,6 @@ class Room:
         self._groups: dict[_Group, dict[Outbox, None]] = {}
         self.behind: set[Outbox] = set()
         """Members that get ``resync`` when they have caught up, and nothing before."""
-        self._told: list[Told] = []
         self._resync = resync
 
     @property
@@ -60,7 +58,6 @@ class Room:
 
     def enter(self, outbox: Outbox, viewer: Viewer) -> None:
         """Let a member in that is told nothing before it joins."""
-        self.flush()
         self.leave(outbox)
         self.members[outbox] = viewer
 
@@ -79,25 +76,13 @@ class Room:
             self._groups.pop(key, None)
 
     def clear(self) -> None:
-        """Let everybody go, after what was told."""
-        self.flush()
+        """Let everybody go."""
         self.members.clear()
         self._groups.clear()
         self.behind.clear()
 
-    def tell(self, told: Told) -> None:
-        """Tell the members at the end of this iteration of the event loop."""
-        if not self._groups:
-            return
-        if not self._told:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._told.append(told)
-
-    def flush(self) -> None:
-        """Send what was told."""
-        if not self._told:
-            return
-        told, self._told = self._told, []
+    def tell(self, told: Sequence[Told]) -> None:
+        """Send what was told, joined, to each member."""
         late: list[Outbox] = []
         for (patch, private, variant), group in self._groups.items():
             events = list(_for_patch_mode(told, private) if patch else _for_snapshot_mode(told))

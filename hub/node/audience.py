@@ -90,6 +90,7 @@ class Audience:
     def tell(self, changes: list[Change], pending: list[Pending]) -> None:
         """Changes that the record has now, in order. ``pending`` are the writes that they were, if they were this node's."""
         writes = [id(write) for write in pending if write.worked.parts] or [0] * len(changes)
+        told: list[Told] = []
         overtaken = False
         for change, write in zip(changes, writes, strict=True):
             sent = self.ring.push(change)
@@ -97,8 +98,9 @@ class Audience:
                 facade.followed(Change(change.position, sent.private.payload["parts"]))
             snapshot = self._prepared.get(write)
             overtaken = snapshot is None and (overtaken or not sent.only_appends)
-            self.room.tell(Told(sent, snapshot))
+            told.append(Told(sent, snapshot))
         self._prepared.clear()
+        self.room.tell(told)
         if overtaken and self.room.snapshot_variants:
             self._send_newest()
 
@@ -119,7 +121,7 @@ class Audience:
         with self._replica.confirmed() as state:
             if not state.exists:
                 return
-            self.room.tell(Told(snapshot=self._snapshot(state, variants)))
+            self.room.tell([Told(snapshot=self._snapshot(state, variants))])
             size = state.size
         if size > SMALL_DOCUMENT:
             pace = max(1 / SNAPSHOTS_PER_SECOND, size / SNAPSHOT_BYTES_PER_SECOND)
@@ -154,7 +156,6 @@ class Audience:
 
     def expel(self, user_id: str | None) -> None:
         """The context is this user's now: who may not see it any more is told that it ended, and leaves."""
-        self.room.flush()
         for outbox, viewer in list(self.room.members.items()):
             if not viewer.sees(user_id):
                 self.leave(outbox)
@@ -198,7 +199,6 @@ class Audience:
 
     def start_over(self, replica: Replica, reason: str) -> None:
         """The state is another one: everybody gets it whole, with the reason."""
-        self.room.flush()
         self._replica = replica
         self._prepared.clear()
         self.ring.start_over(replica.position)
@@ -220,7 +220,6 @@ class Audience:
         for facade in self.facades:
             facade.closed(reason)
         self.facades = []
-        self.room.flush()
         for outbox, viewer in self.room.members.items():
             if outbox in self.room.behind or outbox in self._apart:
                 outbox.send(self._resync(viewer))

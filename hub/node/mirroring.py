@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hub.core.changes import Change
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 GROUP: Final = 64
 """Contexts whose hashes are written together."""
-AHEAD: Final = 0.05
+AHEAD: Final = 0.02
 """Seconds that a context may be written before its time, when another one is due: few large calls cost less than many."""
 
 
@@ -35,8 +35,10 @@ class Mirroring:
         self._due: list[tuple[float, str]] = []
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._now: Callable[[], float] = _now  # the running loop's time, once there is one
 
     def start(self) -> None:
+        self._now = asyncio.get_running_loop().time
         self._task = asyncio.create_task(self._write_forever(), name="mirror")
 
     async def close(self) -> None:
@@ -59,7 +61,7 @@ class Mirroring:
         state = self._states.get(live.id)
         if state is None:
             state = self._states[live.id] = MirrorState()
-        now = _now()
+        now = self._now()
         before = state.due_at
         for change in changes:
             state.note(change, now)
