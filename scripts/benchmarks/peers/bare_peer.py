@@ -50,6 +50,9 @@ class Rooms:
                 await ws.send_str('430[{"ok":true}]')
             elif text.startswith("42"):
                 self._event(msgspec.json.decode(text[2:]))
+        for members in self._rooms.values():
+            if transport in members:  # writing to one that is closed would raise
+                members.remove(transport)
         return ws
 
     def _event(self, event: list[Any]) -> None:
