@@ -168,12 +168,8 @@ class LogState:
 
     def find_if_held(self, id: str) -> LogEntry | None:
         """The entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
-        index = self._index.get(id)
-        if index is not None:
-            held = self._held[index]
-            return held if type(held) is LogEntry else _opened(held)
-        self._check_held_whole(id)
-        return None
+        index = self._index_if_held(id)
+        return None if index is None else _opened(self._held[index])
 
     def packed(self, id: str) -> bytes | None:
         """The entry as msgpack, if it is held and all of it can be packed."""
@@ -207,12 +203,10 @@ class LogState:
     def append(self, part: LogAppend) -> Undo | None:
         """Add text to an entry; None if it may be one that is not held. Raises LookupError if there is none, or if the
         text does not begin where the content ends."""
-        index = self._index.get(part["id"])
+        index = self._index_if_held(part["id"])
         if index is None:
-            self._check_held_whole(part["id"])
             return None
-        held = self._held[index]
-        entry = held if type(held) is LogEntry else self._open_entry(index)
+        entry = self._open_entry(index)
         length, units = entry.length, entry.units
         entry.append(part)
         return partial(self._cut_back, index, entry, length, units)
@@ -224,9 +218,8 @@ class LogState:
     def update(self, part: LogUpdate) -> Undo | None:
         """Change what the part names; None if the entry may be one that is not held. Raises LookupError if there is none,
         TypeError if the part has a wrong value."""
-        index = self._index.get(part["id"])
+        index = self._index_if_held(part["id"])
         if index is None:
-            self._check_held_whole(part["id"])
             return None
         entry = self._open_entry(index)
         return partial(self._restore, index, entry, entry.update(part))
@@ -239,9 +232,12 @@ class LogState:
         """Give an entry another time. Raises LookupError if it is not held."""
         self._open_entry(self._index[id]).timestamp = timestamp
 
-    def _check_held_whole(self, id: str) -> None:
-        if not self.first:
+    def _index_if_held(self, id: str) -> int | None:
+        """Where the entry of that id is; None if it may be one that is not held. Raises LookupError if there is none."""
+        index = self._index.get(id)
+        if index is None and not self.first:
             raise LookupError(id)
+        return index
 
     def _open_entry(self, index: int) -> LogEntry:
         held = self._held[index]

@@ -20,11 +20,10 @@ class Viewer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What is told to a room: a change, a snapshot for snapshot mode, or one for everybody."""
+    """What is told to a room: a change, a snapshot for snapshot mode, or both."""
 
     sent: Sent | None = None
     snapshot: Encoded | None = None
-    for_all: Encoded | None = None
 
 
 _Group = tuple[bool, bool, Variant]
@@ -114,19 +113,15 @@ def _group_of(outbox: Outbox, viewer: Viewer) -> _Group:
 
 
 def _for_patch_mode(told: Iterable[Told], private: bool) -> Iterable[Encoded]:
-    for sent, _, for_all in told:
+    for sent, _ in told:
         if sent is not None:
             yield sent.private if private else sent.public
-        elif for_all is not None:
-            yield for_all
 
 
 def _for_snapshot_mode(told: Iterable[Told]) -> Iterable[Encoded]:
     """The log parts of a change come before its snapshot."""
-    for sent, snapshot, for_all in told:
+    for sent, snapshot in told:
         if sent is not None and sent.in_log:
             yield sent.log()
         if snapshot is not None:
             yield snapshot
-        if for_all is not None:
-            yield for_all

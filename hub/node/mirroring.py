@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import heapq
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -35,7 +36,7 @@ class Mirroring:
         self._due: list[tuple[float, str]] = []
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._now: Callable[[], float] = _now  # the running loop's time, once there is one
+        self._now: Callable[[], float] = time.monotonic  # the running loop's time, once there is one
 
     def start(self) -> None:
         self._now = asyncio.get_running_loop().time
@@ -54,7 +55,7 @@ class Mirroring:
 
     def loaded(self, live: LiveContext, loaded: Loaded | None) -> None:
         """A context became live."""
-        self._states[live.id] = state = MirrorState.of(loaded, _now()) if loaded else MirrorState()
+        self._states[live.id] = state = MirrorState.of(loaded, self._now()) if loaded else MirrorState()
         self._plan(live.id, state)
 
     def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
@@ -84,7 +85,7 @@ class Mirroring:
     async def _write_forever(self) -> None:
         while True:
             self._wanted.clear()
-            pause = self._due[0][0] - _now() if self._due else None
+            pause = self._due[0][0] - self._now() if self._due else None
             if pause is None or pause > 0:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):  # wait_for could lose a cancellation, before Python 3.12
@@ -93,7 +94,7 @@ class Mirroring:
             await self._write_due()
 
     async def _write_due(self) -> None:
-        until = _now() + AHEAD
+        until = self._now() + AHEAD
         ids: dict[str, None] = {}
         while self._due and len(ids) < GROUP and self._due[0][0] <= until:
             ids[heapq.heappop(self._due)[1]] = None
@@ -102,14 +103,14 @@ class Mirroring:
         except Unavailable:
             await asyncio.sleep(0.2)
             for id in ids:
-                heapq.heappush(self._due, (_now(), id))
+                heapq.heappush(self._due, (self._now(), id))
         except Exception:
             _log.exception("writing the hashes of %s", ", ".join(ids))
 
     async def _write(self, ids: Iterable[str], *, everything: bool = False) -> None:
         """Write what is due of these contexts, together."""
         writes: list[tuple[MirrorState, MirrorWrite]] = []
-        now = _now()
+        now = self._now()
         for id in ids:
             state, live = self._states.get(id), self._contexts.live.get(id)
             if state is None or live is None or live.closed is not None:
@@ -128,14 +129,10 @@ class Mirroring:
         try:
             done = await self._record.mirror([write for _, write in writes])
         finally:
-            now = _now()
+            now = self._now()
             for (state, _), fine in zip(writes, done, strict=True):
                 state.wrote(fine, now)
         for (state, write), fine in zip(writes, done, strict=True):
             if not fine and (there := await self._record.mirrored(write.context)) is not None:
                 state.moved(*there)
             self._plan(write.context, state)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
