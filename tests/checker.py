@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from hub.core.changes import Change
@@ -40,6 +42,9 @@ class Checker:
         """Times that it was told to begin anew although it stood somewhere."""
         self.taken = 0
         """Events that moved it on."""
+        self.shown: set[str] = set()
+        """Ids of all log entries that it was ever shown."""
+        self._past: deque[str] = deque(maxlen=20)  # what came last, to be told when something is wrong
         self._subscribed = False
         self._asked: Position | None = None
         self._waiting = False
@@ -52,12 +57,14 @@ class Checker:
 
     def _check(self, fits: object, what: str) -> None:
         if not fits:
-            raise Broken(f"{self.topic}, {self.deliver} mode, at {self.position}: {what}")
+            past = ", ".join(self._past)
+            raise Broken(f"{self.topic}, {self.deliver} mode, at {self.position}: {what}; what came before: {past}")
 
     # what it does
 
     def connected(self) -> None:
         """It has a new connection, without subscriptions."""
+        self._past.append("a new connection")
         self._subscribed = self._waiting = False
 
     def request(self, *, resume: bool = True, tail: int = 1000) -> dict[str, Any]:
@@ -67,16 +74,21 @@ class Checker:
         payload: dict[str, Any] = {"topic": self.topic, "deliver": self.deliver, "tail": tail}
         if self._asked is not None:
             payload["from"] = {"epoch": self._asked.epoch, "seq": self._asked.seq}
+        self._past.append(f"subscribe from {self._asked}")
         return payload
 
     def left(self) -> None:
         """Its unsubscribe was answered."""
+        self._past.append("unsubscribed")
         self._subscribed = False
 
     # what it gets
 
     def reply(self, reply: dict[str, Any]) -> None:
         """The reply to ``request``."""
+        self._past.append(
+            "reply " + " ".join(f"{reply[name]}" for name in ("seq", "recovered", "reason") if name in reply)
+        )
         self._check(self._waiting, "a reply that nobody waits for")
         self._waiting, asked = False, self._asked
         if not reply["ok"]:
@@ -98,6 +110,7 @@ class Checker:
         """An event of the topic; others are passed over."""
         if name not in ("change", "snapshot", "log") or event["topic"] != self.topic:
             return
+        self._past.append(f"{name} {event['seq']}")
         if not self._subscribed:
             self._check(False, f"{name} {event['epoch']}:{event['seq']} without a subscription")
         if self._waiting:  # by the old subscription; the reply is about it, or it is sent again
@@ -130,6 +143,7 @@ class Checker:
             {**at._asdict(), "document": whole["document"], "log": log, "data": data}
         )
         self.state.closed = whole.get("closed")
+        self.shown.update(entry["id"] for entry in whole["entries"])
         self._log_at = 0
         self._shown = None
         self._check_log(whole["document"])
@@ -140,10 +154,14 @@ class Checker:
         self._apply(Change(at, event["parts"]))
 
     def _apply(self, change: Change) -> None:
+        self._see(change.parts)
         try:
             self.state.apply(change)
         except DoesNotFit as error:
             raise Broken(f"{self.topic}: change {change.position} does not fit: {error}") from error
+
+    def _see(self, parts: Sequence[Any]) -> None:
+        self.shown.update(part["entry"]["id"] for part in parts if part["kind"] == "log.add")
 
     def _log(self, at: Position, event: dict[str, Any]) -> None:
         self._check(at.seq > self.position.seq, f"log {at} a second time, or a step back")
@@ -151,6 +169,7 @@ class Checker:
         self._check(event["after"] >= self._log_at, f"log {at} follows {event['after']}, and one was at {self._log_at}")
         self._check(event["parts"], f"log {at} without parts")
         self.state.position = at
+        self._see(event["parts"])
         try:
             for part in event["parts"]:
                 self.state.apply_part(part)
@@ -171,6 +190,8 @@ class Checker:
     def _check_log(self, document: dict[str, Any]) -> None:
         """The log of a document is the one that the subscriber has by now."""
         log = {"id": self.state.log.id, "length": self.state.log.length}
+        if self.state.log.begin:
+            log["first"] = self.state.log.begin
         self._check(document["log"] == log, f"a gap: the document's log is {document['log']}, shown were {log}")
 
     # the end
@@ -181,7 +202,9 @@ class Checker:
         at = Position(truth["epoch"], truth["seq"])
         self._check(self._subscribed and not self._waiting, "it is not subscribed")
         self._check(self.position == at, f"it did not come to the end, {at}")
-        self._check(self.state.document == truth["document"], "the document is another one")
+        mine, theirs = self.state.document, truth["document"]
+        other = [name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)]
+        self._check(not other, f"the document is another one: {[(n, mine.get(n), theirs.get(n)) for n in other]}")
         self._check_log(truth["document"])
         held: list[Any] = self.state.log.to_json()["entries"]
         whole: list[Any] = truth["entries"]

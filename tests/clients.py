@@ -58,10 +58,10 @@ class Talk:
         """The acknowledgement of an event. A tuple is sent as several arguments, None as none."""
         raise NotImplementedError
 
-    async def call_in_line(self, name: str, data: Any) -> tuple[dict[str, Any], int]:
+    async def call_in_line(self, name: str, data: Any, *, seconds: float = SECONDS) -> tuple[dict[str, Any], int]:
         """The acknowledgement of a request, and how many events came before it."""
         before = len(self.events)
-        return await self.call(name, data), before
+        return await self.call(name, data, seconds=seconds), before
 
     async def ask(self, name: str, /, **payload: Any) -> dict[str, Any]:
         """The acknowledgement of a request."""
@@ -139,7 +139,7 @@ class Client(Talk):
         """The acknowledgement of an event. A tuple is sent as several arguments, None as none."""
         return await self.sio.call(name, data, timeout=seconds)
 
-    async def call_in_line(self, name: str, data: Any) -> tuple[dict[str, Any], int]:
+    async def call_in_line(self, name: str, data: Any, *, seconds: float = SECONDS) -> tuple[dict[str, Any], int]:
         answers: list[tuple[dict[str, Any], int]] = []
 
         def answered(reply: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Client(Talk):
             self._changed.set()
 
         await self.sio.emit(name, data, callback=answered)
-        await self.until(lambda: answers or self.gone)
+        await self.until(lambda: answers or self.gone, seconds)
         if not answers:
             raise ConnectionError("the connection ended before the answer")
         return answers[0]
@@ -179,7 +179,7 @@ async def leave(sio: Any) -> None:
 def cut(sio: Any) -> None:
     """Lose the connection of a client of python-socketio without a word, if it still has one."""
     connection = sio.eio.ws._response.connection
-    if connection is not None:
+    if connection is not None and connection.transport is not None:
         connection.transport.abort()
 
 
@@ -265,6 +265,11 @@ class Follower:
         """Take what came since."""
         self._read_to(client, len(client.events))
         return self.state
+
+    def forget(self, client: Talk) -> None:
+        """Let go of the client's events that were taken: of a long life they would be too many."""
+        del client.events[: self._read]
+        self._read = 0
 
     def _read_to(self, client: Talk, end: int) -> None:
         while self._read < end:

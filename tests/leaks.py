@@ -34,19 +34,22 @@ def kept(people: People) -> dict[str, Any]:
     found["sessions"] = len(server.sockets._sessions)
     found["expiry"] = len(server.sockets._expiry)
     found["viewers"] = sum(len(live.audience.room.members) for live in node.contexts)
-    for topic in (node.rows, node.notices.topic):
+    for topic in (node.listing.topic, node.notices.topic):
         found[topic.topic] = (len(topic._rooms), len(topic._identities), len(topic._patterned))
     dispatch = node.dispatch
-    found["dispatch"] = [dispatch._workers.runs, len(dispatch._workers._held)]
-    found["dispatch"] += [len(dispatch._timers), len(dispatch._starting), len(dispatch._stopping)]
+    runs = dispatch._runs
+    found["dispatch"] = [dispatch.runs, len(runs.workers._held)]
+    found["dispatch"] += [len(runs.ends), len(runs._coming), len(runs._stopping), len(runs.notes._noted)]
     found["workers"] = dispatch.agents
     return found
 
 
-def own_tasks() -> int:
-    """Tasks of the hub and of its engine; stock clients' own do not count."""
+def own_tasks(*, lanes: bool = True) -> int:
+    """Tasks of the hub and of its engine; stock clients' own do not count. ``lanes``: also those of connections to the record,
+    which are made when a script is run."""
     codes = [getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()]
-    return sum(any(part in code.co_filename for part in _OWN) for code in codes if code is not None)
+    files = [code.co_filename for code in codes if code is not None]
+    return sum(any(part in file for part in _OWN) and (lanes or not file.endswith("/lane.py")) for file in files)
 
 
 async def settled(people: People, baseline: dict[str, Any]) -> None:

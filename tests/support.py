@@ -182,6 +182,10 @@ class HubProcess:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def address(self) -> str:
+        return self.url
+
+    @property
     def token(self) -> str:
         """The operator's."""
         return (self.folder / "token").read_text().strip()
@@ -237,6 +241,16 @@ class HubProcess:
     def __exit__(self, *args: object) -> None:
         if self.running is not None:
             self.running.__exit__()
+
+
+@contextlib.contextmanager
+def hanging(pid: int) -> Iterator[None]:
+    """A process does nothing for as long as the block lasts."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @contextlib.contextmanager

@@ -198,6 +198,8 @@ def test_32_the_shape_of_what_is_overridden() -> None:
     assert eio._async["translate_request"] is driver.translate_request
     assert eio.generate_id() != eio.generate_id()
     assert eio._bad_request("no")["status"].startswith("400")
+    assert inspect.iscoroutinefunction(eio._make_response)
+    assert list(inspect.signature(eio._make_response).parameters) == ["response_dict", "environ"]
 
 
 def test_32_origins_of_ones_own_are_the_default() -> None:

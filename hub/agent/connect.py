@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,7 @@ from hub.agent.connection import Connection, Token
 from hub.agent.context import AgentContext
 from hub.agent.errors import Unconfirmed
 from hub.agent.files import download, upload
+from hub.agent.moving import until_steps
 from hub.agent.opening import open as open_context
 from hub.agent.registry import current_registry
 from hub.agent.remote import RemoteLink
@@ -149,11 +151,25 @@ class Client:
     def _event(self, name: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         if self.link.event(name, payload):
             return None
+        if name == "hub.drain":
+            self.link.run(self._move(payload))
+            return None
         for agent in self._agents:
             answer = agent.event(name, payload)
             if answer is not None:
                 return answer
         return None
+
+    async def _move(self, drain: dict[str, Any]) -> None:
+        """The node of this connection ends: go on at another one, in good order if there is time, runs first."""
+        leave, seconds = self.connection.leaver(), drain.get("seconds")
+        contexts = self._contexts()
+        has_runs = any(context.writer.held_run is not None for context in contexts)
+        if isinstance(seconds, int | float):
+            await asyncio.gather(
+                until_steps(contexts, seconds), asyncio.sleep(0 if has_runs else random.uniform(0, seconds / 2))
+            )
+        leave()
 
     def _up(self, hello: dict[str, Any]) -> None:
         self.hello = hello

@@ -77,6 +77,10 @@ class Connection:
             await asyncio.sleep(_pause(attempt))
         self._task = asyncio.create_task(self._stay(), name="hub connection")
 
+    def leaver(self) -> Callable[[], None]:
+        """Ends the connection that there is now, and no later one. Then it comes back, as after any end."""
+        return self._now.end if self._now is not None else lambda: None
+
     async def close(self) -> None:
         """Leave, for good."""
         if self._task is not None:

@@ -44,6 +44,7 @@ class Log:
         self._count = 0
 
     def __len__(self) -> int:
+        """How many entries are kept."""
         with self.writer.lock:
             return len(self.writer.read().log.entries)
 
@@ -141,10 +142,12 @@ class Log:
     # reading
 
     def entries(self, start: int = 0, limit: int | None = None) -> list[LogItem]:
-        """Up to ``limit`` entries from number ``start`` on, oldest first; a negative ``start`` counts from the end."""
+        """Up to ``limit`` entries from number ``start`` on, oldest first; a negative ``start`` counts from the end. Those that
+        are too old to be kept are not among them."""
         with self.writer.lock:
-            entries = self.writer.read().log.entries
-            first = start if start >= 0 else max(0, len(entries) + start)
+            log = self.writer.read().log
+            entries = log.entries
+            first = max(0, start - log.first if start >= 0 else len(entries) + start)
             page = entries[first : None if limit is None else first + max(0, limit)]
             return [LogItem(self, entry.id, entry) for entry in page]
 
@@ -158,7 +161,7 @@ class Log:
         assert add.id is not None
         entry = self.peek(add.id)
         if entry is None:
-            no, now = len(self), self.writer.link.now()
+            no, now = self.writer.read().log.length, self.writer.link.now()
             entry = LogEntry(
                 {
                     "no": no,

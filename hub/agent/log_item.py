@@ -24,7 +24,7 @@ LONGEST: Final = 100_000
 
 
 class LogItem:
-    """An entry of a log. Attributes show it as it is now, or as it was last if its log was reset."""
+    """An entry of a log. Attributes show it as it is now, or as it was last if its log was reset or keeps it no more."""
 
     __slots__ = ("_last", "_log", "id")
 
@@ -87,7 +87,7 @@ class LogItem:
     ) -> None:
         """Replace what is named, ``kvps`` too; further keywords are merged into the entry's pairs.
 
-        Raises UnknownType, InvalidValue, NotFound once the log was reset (at the next flush if only the hub knows).
+        Raises UnknownType, InvalidValue, NotFound once the log keeps it no more (at the next flush if only the hub knows).
         """
         checked = cut_kvps(checked_pairs(kvps, pairs), self._log.writer.view.limits)
         op = LogUpdate(
@@ -111,7 +111,7 @@ class LogItem:
         with writer.lock:
             entry = writer.read().log.get(self.id) or self._last
             if entry is None:
-                raise NotFound(f"the log has no entry {self.id!r}; it was reset, or the entry was refused")
+                raise NotFound(f"the log has no entry {self.id!r}: it was reset or trimmed, or the entry was refused")
             self._last = entry
             return what(entry)
 

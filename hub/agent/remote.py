@@ -307,15 +307,17 @@ class RemoteLink:
     ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
         """The state of a subscribe reply with the whole log: older entries are fetched page by page."""
         entries: list[dict[str, Any]] = reply["entries"]
+        told = reply["document"]["log"]
+        begin = told.get("first", 0)
         pages = [entries]
-        while pages[-1] and pages[-1][0]["no"] > 0:
+        while pages[-1] and pages[-1][0]["no"] > begin:
             before = pages[-1][0]["no"]
             asked = {"context": channel.context.id, "log": reply["log_id"], "before": before, "limit": 500}
             page = await self._request("log.page", asked)
             if page is None or not page.get("ok"):
                 return None, page
             pages.append(page["entries"][::-1])
-        if sum(map(len, pages)) != reply["document"]["log"]["length"]:
+        if sum(map(len, pages)) != told["length"] - begin:
             return None, {"ok": False, "error": Unavailable("the log changed").to_wire()}
         log = {"id": reply["log_id"], "entries": [entry for page in reversed(pages) for entry in page]}
         state = {name: reply[name] for name in ("epoch", "seq", "document")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -37,6 +37,8 @@ class Running:
     def _set_up_running(self) -> None:
         self.task: DeferredTask | None = None
         """The newest task that has, or had, a run of its own."""
+        self.steps = 0
+        """Grows whenever its code comes to a checkpoint or a flush, and when it goes on from there."""
         self._tasks: set[DeferredTask] = set()
         self._tasks_lock = threading.Lock()
 
@@ -151,28 +153,40 @@ class Running:
 
     async def flush(self) -> None:
         """Wait until the record has everything written so far. Raises the first write that was refused since last time."""
-        self.log.release()
-        await asyncio.wrap_future(self.writer.flushed())
+        with self._step():
+            self.log.release()
+            await asyncio.wrap_future(self.writer.flushed())
 
     def wait_flush(self, timeout: float | None = None) -> None:
         """``flush`` for a thread that runs no event loop. Raises TimeoutError after ``timeout`` seconds, InvalidRequest on an
         event loop."""
         refuse_on_loop("wait_flush()", "flush()")
-        self.log.release()
-        self.writer.flushed().result(timeout)
+        with self._step():
+            self.log.release()
+            self.writer.flushed().result(timeout)
 
     async def checkpoint(self) -> None:
         """A place where a run may be stopped or paused: waits while the context is paused, raises RunStopped once somebody
         asked for a stop or the run has ended, and whatever was refused of earlier writes."""
         await asyncio.sleep(0)
-        self.log.release()
-        await until(self.writer, self._may_go_on)
+        with self._step():
+            self.log.release()
+            await until(self.writer, self._may_go_on)
 
     def wait_checkpoint(self) -> None:
         """``checkpoint`` for plain functions. Raises InvalidRequest on an event loop."""
         refuse_on_loop("wait_checkpoint()", "checkpoint()")
-        self.log.release()
-        wait_until(self.writer, self._may_go_on)
+        with self._step():
+            self.log.release()
+            wait_until(self.writer, self._may_go_on)
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        self.steps += 1
+        try:
+            yield
+        finally:
+            self.steps += 1
 
     def _may_go_on(self) -> bool:
         self.writer.raise_failures()

@@ -99,6 +99,11 @@ class Writer:
         """How many writes the record has not confirmed."""
         return self._tally.asked - self._tally.settled
 
+    @property
+    def settled(self) -> int:
+        """How many writes were confirmed, or refused."""
+        return self._tally.settled
+
     # writing
 
     def apply(

@@ -127,14 +127,19 @@ async def change(target: Target, name: str, payload: dict[str, Any]) -> dict[str
 
 
 async def health(target: Target) -> dict[str, Any]:
-    """What ``/healthz`` says; a hub that says ``degraded`` answers too. Raises HubError."""
+    """What ``/healthz`` says; a hub that is not well answers too. Raises HubError."""
+    return await call(target, "GET", "/healthz", 503)
+
+
+async def call(target: Target, method: str, path: str, *passing: int, body: object = None) -> dict[str, Any]:
+    """The answer of the HTTP API; ``passing`` are further statuses that are no error. Raises HubError."""
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS, connect=CONNECT_SECONDS)) as http,
-            http.get(f"{target.url}/healthz", headers=headers) as response,
+            http.request(method, f"{target.url}{path}", headers=headers, json=body) as response,
         ):
-            body = await response.json(content_type=None)
+            answer = await response.json(content_type=None)
             status = response.status
     except aiohttp.ClientConnectionError as error:
         raise NotRunning(f"no hub answers at {target.url}; {how_to_start()}") from error
@@ -142,9 +147,9 @@ async def health(target: Target) -> dict[str, Any]:
         raise Unavailable(f"the hub at {target.url} does not answer") from error
     except (aiohttp.ClientError, ValueError) as error:
         raise NotRunning(f"what answers at {target.url} is not a hub") from error
-    if not isinstance(body, dict):
+    if not isinstance(answer, dict):
         raise NotRunning(f"what answers at {target.url} is not a hub")
-    if status not in (200, 503):
-        wire = body.get("error")
+    if status not in (200, *passing):
+        wire = answer.get("error")
         raise error_from_wire(wire if isinstance(wire, dict) else {"message": f"the hub answered {status}"})
-    return body
+    return answer

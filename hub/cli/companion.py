@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from hub.cli.console import say
 
@@ -30,6 +30,7 @@ class Companion:
     def __init__(self, name: str, command: list[str]) -> None:
         self.name = name
         self._command = command
+        self._pauses = SHORTEST_PAUSE, LONGEST_PAUSE
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -38,20 +39,28 @@ class Companion:
         """The process id, while there is a process."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
-    async def __aenter__(self) -> Companion:
+    def start(self) -> None:
+        """Start it, soon."""
         self._keeper = asyncio.create_task(self._keep(), name=self.name)
+
+    async def __aenter__(self) -> Self:
+        self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End it for good."""
         if self._keeper is not None:
             self._keeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._keeper
 
     async def _keep(self) -> None:
-        pause, loop = SHORTEST_PAUSE, asyncio.get_running_loop()
+        (pause, longest), loop = self._pauses, asyncio.get_running_loop()
         while True:
             started = loop.time()
             try:
@@ -59,11 +68,17 @@ class Companion:
             except OSError as error:
                 say(f"{self.name} cannot be started: {error.strerror}", "yellow")
                 code = -1
+            if not self._comes_again(code):
+                return
             if loop.time() - started >= STEADY_SECONDS:
-                pause = SHORTEST_PAUSE
-            say(f"{self.name} ended ({_how(code)}); it is started again in {pause:g} s", "yellow")
+                pause = self._pauses[0]
+            say(f"{self.name} ended ({how(code)}); it is started again in {pause:g} s", "yellow")
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, longest)
+
+    def _comes_again(self, code: int) -> bool:
+        """Whether it is started again after it ended with this code."""
+        return True
 
     async def _run(self) -> int:
         self._process = process = await asyncio.create_subprocess_exec(
@@ -76,12 +91,13 @@ class Companion:
             return await process.wait()
         finally:
             if process.returncode is None:
-                await asyncio.shield(_end(process))
+                await asyncio.shield(end(process))
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
+async def end(process: asyncio.subprocess.Process) -> None:
+    """Ask a process to end, and see that it does."""
+    if process.stdin is not None:
+        process.stdin.close()
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -92,7 +108,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _how(code: int) -> str:
+def how(code: int) -> str:
+    """How a process ended, in words."""
     return f"signal {-code}" if code < 0 else f"code {code}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hub import __version__
-from hub.cli import agents, announcing, reading, serving, talking, tokens, watching
+from hub.cli import agents, announcing, operating, reading, serving, talking, tokens, watching
 from hub.cli.console import prepare_output, print_error
 from hub.cli.options import examples
 from hub.core.errors import HubError
@@ -60,9 +60,11 @@ _add(
     serving.serve,
     "serve",
     "session-hub serve --data-dir ~/hub",
+    "session-hub serve --nodes 4",
     "session-hub serve --redis redis://127.0.0.1:6379/0",
     "HUB_SECRET=... session-hub serve --host 0.0.0.0 --origin https://chat.example.com",
 )
+app.command("node", hidden=True)(serving.node)
 app.add_typer(agents.agent, name="agent", rich_help_panel=RUN)
 _add(
     RUN,
@@ -87,6 +89,7 @@ _add(
     "session-hub watch aB3d9XqZ",
     "session-hub watch aB3d9XqZ --json --until-idle > run.jsonl",
 )
+_add(LOOK, operating.nodes, "nodes", "session-hub nodes", "session-hub nodes --json | jq -r '.nodes[].name'")
 _add(LOOK, reading.health, "health", "session-hub health", "session-hub health --json | jq .record")
 _add(TALK, talking.new, "new", "session-hub new --name 'Access logs'", "id=$(session-hub new --agent demo)")
 _add(
@@ -105,6 +108,7 @@ _add(
     "broadcast",
     "session-hub broadcast 'The hub restarts at 18:00' --type warning",
 )
+_add(OPERATE, operating.drain, "drain", "session-hub drain", "session-hub drain node-3fa85f64 --seconds 60")
 app.add_typer(announcing.notice, name="notice", rich_help_panel=OPERATE)
 
 for _group in (app, agents.agent, announcing.notice):

@@ -41,6 +41,15 @@ DataDir = Annotated[
         help=f"Data folder of a hub that runs here: has its address and token. By default {FOLDER} in the checkout, or here.",
     ),
 ]
+Redis = Annotated[
+    str | None,
+    typer.Option(
+        "--redis",
+        metavar="URL",
+        rich_help_panel=_HUB,
+        help="Read from this Redis or Valkey itself, without a hub: redis://..., or unix://... as in DATA-DIR/valkey/url.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for scripts instead of a table.")]
 Context = Annotated[str, typer.Argument(metavar="ID", help="The session's id.", show_default=False)]
 

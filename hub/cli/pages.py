@@ -35,8 +35,9 @@ def context_page(document: dict[str, Any], entries: list[Any], version: str) -> 
         yield section(f"Waiting messages ({len(document['queue'])})")
         yield indented(queue_table(document["queue"]))
     if entries:
-        length = document["log"]["length"]
-        yield section(f"Log (the last {len(entries)} of {length} entries)" if len(entries) < length else "Log")
+        length, trimmed = document["log"]["length"], document["log"].get("first", 0)
+        kept = f", {length - trimmed} of which are kept" if trimmed else ""
+        yield section(f"Log (the last {len(entries)} of {length} entries{kept})" if len(entries) < length else "Log")
         for entry in entries:
             yield entry_view(entry)
 

@@ -59,6 +59,10 @@ class LogPrinter:
             match part["kind"]:
                 case "log.reset":
                     self._shown, self._touched, self._next = {}, {}, 0
+                case "log.trim":
+                    self._next = max(self._next, part["before"])
+                    for id in part["ids"]:
+                        self._shown.pop(id, None)
                 case "log.update":
                     self._touched[part["id"]] = True
                 case "log.append":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
 
 from hub.cli import options
 from hub.cli.console import out, print_json, say
-from hub.cli.options import Context, DataDir, Json, Token, Url
+from hub.cli.options import Context, DataDir, Json, Redis, Token, Url
 from hub.cli.target import Target, find_target
 
 
@@ -18,6 +19,7 @@ def contexts(
     url: Url = None,
     token: Token = None,
     data_dir: DataDir = None,
+    redis: Redis = None,
     json: Json = False,
 ) -> None:
     """List sessions, newest first.
@@ -25,8 +27,10 @@ def contexts(
     JSON: {"contexts": [row, ...], "more": bool}, rows as in the protocol: id, name, type, no, user_id, agent,
     created_at, last_message, running, paused, version.
     """
-    target = find_target(url, token, data_dir)
-    rows, more = options.run(_contexts(target, all_types, limit))
+    if redis is not None:
+        rows, more = options.run(_contexts_in(redis, all_types, limit))
+    else:
+        rows, more = options.run(_contexts(find_target(url, token, data_dir), all_types, limit))
     if json:
         print_json({"contexts": rows, "more": more})
         return
@@ -60,20 +64,36 @@ async def _contexts(target: Target, all_types: bool, limit: int) -> tuple[list[d
     return rows, before is not None
 
 
+async def _contexts_in(redis: str, all_types: bool, limit: int) -> tuple[list[dict[str, Any]], bool]:
+    from hub.record.reader import MirrorReader
+
+    rows: list[dict[str, Any]] = []
+    async with MirrorReader(redis) as reader, aclosing(reader.rows()) as found:
+        async for row in found:
+            if all_types or row["type"] != "background":
+                if len(rows) == limit:
+                    return rows, True
+                rows.append(row)
+    return rows, False
+
+
 def show(
     context: Context,
     entries: Annotated[int, typer.Option("--entries", "-n", min=0, max=500, help="So many of the last entries.")] = 10,
     url: Url = None,
     token: Token = None,
     data_dir: DataDir = None,
+    redis: Redis = None,
     json: Json = False,
 ) -> None:
     """Show a session: plan, state, result, waiting messages, run and last entries.
 
     JSON: {"epoch", "seq", "document", "entries": [...]}, and "data" for agents and operators.
     """
-    target = find_target(url, token, data_dir)
-    found = options.run(_show(target, context, entries))
+    if redis is not None:
+        found = options.run(_show_from(redis, context, entries))
+    else:
+        found = options.run(_show(find_target(url, token, data_dir), context, entries))
     if json:
         print_json(found)
         return
@@ -93,7 +113,7 @@ async def _show(target: Target, context: str, count: int) -> dict[str, Any]:
             log = found["document"]["log"]
             entries: list[Any] = []
             try:
-                while len(entries) < min(count, log["length"]):
+                while len(entries) < min(count, log["length"] - log.get("first", 0)):
                     before = entries[0]["no"] if entries else log["length"]
                     wanted = {"context": context, "log": log["id"], "before": before, "limit": count - len(entries)}
                     page = (await connection.request("log.page", wanted))["entries"]
@@ -105,11 +125,23 @@ async def _show(target: Target, context: str, count: int) -> dict[str, Any]:
             return {**found, "entries": entries}
 
 
+async def _show_from(redis: str, context: str, count: int) -> dict[str, Any]:
+    from hub.core.errors import NotFound
+    from hub.record.reader import MirrorReader
+
+    async with MirrorReader(redis) as reader:
+        found = await reader.get(context)
+    if found is None:
+        raise NotFound(f"no context {context!r} in that Redis")
+    entries = found.pop("log")["entries"]
+    return {**found, "entries": entries[max(0, len(entries) - count) :]}
+
+
 def health(url: Url = None, token: Token = None, data_dir: DataDir = None, json: Json = False) -> None:
     """Tell how the hub is. Ends with 1 if it is not well.
 
-    JSON: {"status": "ok" or "degraded", "version", "node", "record": {"durability", "ping_ms"}, "contexts", "connections",
-    "agents": [...], "reason" if degraded}.
+    JSON: {"status": "ok", "degraded" or "draining", "version", "node", "record": {"durability", "ping_ms"}, "contexts",
+    "connections", "agents": [...], "reason" if not ok}.
     """
     from hub.cli.client import health as ask_health
 

@@ -94,8 +94,11 @@ class Screen:
         elif begun.reason is None:
             name = one_line(begun.document["name"])
             self._out(Text.assemble((one_line(begun.document["id"]), "bold"), f" {name}" if name else ""))
-            if state.log.first:
-                self._out(Text(f"({state.log.first:,} earlier entries; --tail shows more)", style="dim"))
+            if state.log.begin:
+                self._out(Text(f"({state.log.begin:,} entries are too old to be kept)", style="dim"))
+            if not state.log.whole:
+                earlier = state.log.first - state.log.begin
+                self._out(Text(f"({earlier:,} earlier entries; --tail shows more)", style="dim"))
         run = begun.document["run"]
         self._told = (
             f"{run['id']} {run['status']}" if run and self._told[0] == "" else self._told[0],

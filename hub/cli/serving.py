@@ -13,7 +13,7 @@ import typer
 from hub.cli.target import FOLDER, default_folder
 
 if TYPE_CHECKING:
-    from hub.cli.running import Beside
+    from hub.cli.running import Beside, Hub
     from hub.server.server import HubServer, Options
 
 SAMPLE_LINES = 20_000
@@ -57,6 +57,24 @@ App = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:FUNCTION", help="Called with the hub, to set up agents inside it."),
 ]
+Nodes = Annotated[
+    int,
+    typer.Option(
+        "--nodes",
+        min=1,
+        max=64,
+        help="So many processes share the work on one port. Clients need WebSocket, not polling.",
+    ),
+]
+WebsocketOnly = Annotated[
+    bool,
+    typer.Option(
+        "--websocket-only",
+        envvar="HUB_WEBSOCKET_ONLY",
+        show_envvar=True,
+        help="Refuse clients that poll: needed where requests of one may come to several hubs. With --nodes always.",
+    ),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to standard error.")]
 
 
@@ -66,15 +84,21 @@ def serve(
     data_dir: Folder = None,
     redis: Redis = None,
     record: Record = RecordKind.EMBEDDED,
+    nodes: Nodes = 1,
+    websocket_only: WebsocketOnly = False,
     origin: Origins = None,
     app: App = None,
     verbose: Verbose = False,
 ) -> None:
     """Run a hub, without agents. Prints the address of its page; the operator's token is also in DATA-DIR/token.
 
+    Hubs on several machines that are given the same --redis and the same HUB_SECRET are one hub; so are the --nodes of one
+    machine.
+
     Bounds are set by environment variables, such as HUB_UPLOAD_BYTES or HUB_LIMITS_CONTENT.
     """
-    _run(_options(host, port, data_dir, redis, record, origin), app, [], verbose, "Session Hub is ready.")
+    options = _options(host, port, data_dir, redis, record, origin, websocket_only or nodes > 1)
+    _run(options, nodes, app, [], verbose, "Session Hub is ready.")
 
 
 def up(
@@ -83,6 +107,8 @@ def up(
     data_dir: Folder = None,
     redis: Redis = None,
     record: Record = RecordKind.EMBEDDED,
+    nodes: Nodes = 1,
+    websocket_only: WebsocketOnly = False,
     origin: Origins = None,
     app: App = None,
     files: Annotated[
@@ -93,16 +119,33 @@ def up(
     verbose: Verbose = False,
 ) -> None:
     """Run a hub and the demo agent beside it, as a process of its own. scripts/run does this."""
-    options = _options(host, port, data_dir, redis, record, origin)
+    options = _options(host, port, data_dir, redis, record, origin, websocket_only or nodes > 1)
     folder = files.expanduser().absolute() if files is not None else None
     tell, hint = "Session Hub and its demo agent are ready.", ""
     if folder is None:
         hint = "To begin with, say “analyse access.log” in a session: a sample that the agent may read."
-    _run(options, app, [_with_demo_agent(options.data_dir, folder, pace)], verbose, tell, hint)
+    _run(options, nodes, app, [_with_demo_agent(options.data_dir, folder, pace)], verbose, tell, hint)
+
+
+def node(data_dir: Folder = None, origin: Origins = None, redis: Redis = None, verbose: Verbose = False) -> None:
+    """Run one node of several, for its parent."""
+    from dataclasses import replace
+
+    from hub.cli.running import run_loop, run_node, set_up_logging
+
+    set_up_logging(verbose, several=True)
+    options = _options("", 0, data_dir, redis, RecordKind.EMBEDDED, origin, True)
+    run_loop(run_node(replace(options, progress=None)))
 
 
 def _options(
-    host: str, port: int, data_dir: Path | None, redis: str | None, record: RecordKind, origins: list[str] | None
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    redis: str | None,
+    record: RecordKind,
+    origins: list[str] | None,
+    websocket_only: bool,
 ) -> Options:
     from hub.cli.console import say
     from hub.cli.settings import settings_from
@@ -115,23 +158,63 @@ def _options(
         record=str(record),
         redis=None if record is RecordKind.MEMORY else redis or None,
         origins=origins or None,
+        websocket_only=websocket_only,
         settings=settings_from(),
         progress=say,
     )
 
 
-def _run(options: Options, app: str | None, beside: list[Beside], verbose: bool, tell: str, hint: str = "") -> None:
-    from hub.cli.running import load_app, run_hub, run_loop, set_up_logging
+def _run(
+    options: Options, nodes: int, app: str | None, beside: list[Beside[Hub]], verbose: bool, tell: str, hint: str = ""
+) -> None:
+    from hub.cli.running import load_app, run_loop, set_up_logging
 
     set_up_logging(verbose)
+    if nodes > 1:
+        _check_several(options, app)
+        run_loop(_run_several(options, nodes, beside, verbose, tell, hint))
+        return
+    inside = [] if app is None else [_with_app(app, load_app(app))]
+    run_loop(_run_one(options, inside, beside, tell, hint))
+
+
+def _check_several(options: Options, app: str | None) -> None:
+    from hub.core.errors import InvalidRequest
+
     if app is not None:
-        beside = [_with_app(app, load_app(app)), *beside]
-    run_loop(run_hub(options, beside, tell, hint))
+        raise InvalidRequest(
+            "--app sets agents up inside one process, and each of the --nodes would have its own: let them run as "
+            "processes of their own, with hub.connect, or leave --nodes out"
+        )
+    if options.redis is None and options.record == "memory":
+        raise InvalidRequest(
+            "--nodes share what they keep, and --record memory is one process's own: leave --record out, or give --redis"
+        )
 
 
-def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside:
+async def _run_one(
+    options: Options, inside: list[Beside[HubServer]], beside: list[Beside[Hub]], tell: str, hint: str
+) -> None:
+    from hub.cli.running import print_ready, run_hub
+    from hub.server.server import HubServer
+
+    hub = HubServer(options)
+    await run_hub(hub, lambda: print_ready(hub, options.data_dir, tell, hint), inside=inside, beside=beside)
+
+
+async def _run_several(
+    options: Options, nodes: int, beside: list[Beside[Hub]], verbose: bool, tell: str, hint: str
+) -> None:
+    from hub.cli.parent import ManyNodes
+    from hub.cli.running import print_ready, run_hub
+
+    hub = ManyNodes(options, nodes, verbose=verbose)
+    await run_hub(hub, lambda: print_ready(hub, options.data_dir, tell, hint), beside=beside)
+
+
+def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside[Hub]:
     @asynccontextmanager
-    async def beside(hub: HubServer) -> AsyncIterator[None]:
+    async def beside(hub: Hub) -> AsyncIterator[None]:
         import asyncio
 
         from hub.cli.companion import Companion, own_command
@@ -140,15 +223,25 @@ def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside:
         named = files if files is not None else await asyncio.to_thread(_sample_folder, folder)
         command = own_command("agent", "demo", "--data-dir", str(folder), "--files", str(named), "--end-with-stdin")
         async with Companion("the demo agent", [*command, "--pace", str(pace)]):
-            for _ in range(int(AGENT_SECONDS / 0.02)):
-                if "demo" in hub.node.dispatch.agents:
-                    break
-                await asyncio.sleep(0.02)
-            else:
+            if not await _serves(hub.url, "demo"):
                 say("The demo agent is not there yet; messages wait until it comes.", "yellow")
             yield
 
     return beside
+
+
+async def _serves(url: str, agent: str) -> bool:
+    """Wait until a node says that it has an agent; each request comes to another one."""
+    import asyncio
+
+    from hub.cli.client import health
+    from hub.cli.target import Target
+
+    for _ in range(int(AGENT_SECONDS / 0.05)):
+        if agent in (await health(Target(url, ""))).get("agents", []):
+            return True
+        await asyncio.sleep(0.05)
+    return False
 
 
 def _sample_folder(folder: Path) -> Path:
@@ -166,7 +259,7 @@ def _sample_folder(folder: Path) -> Path:
     return files
 
 
-def _with_app(name: str, setup: Any) -> Beside:
+def _with_app(name: str, setup: Any) -> Beside[HubServer]:
     """Agent code inside the hub. A plain function sets agents up, which are served when it has returned; a coroutine function
     runs as long as the hub.
 

@@ -87,6 +87,36 @@ def notices_table(rows: list[dict[str, Any]], read: list[str]) -> Table:
     return table
 
 
+def nodes_table(rows: list[dict[str, Any]]) -> Table:
+    """The nodes, one a line; names are whole, since people copy them."""
+    table = plain_table()
+    table.add_column("node", no_wrap=True, overflow="fold")
+    for name in ("beat", "live", "clients", "runs"):
+        table.add_column(name, no_wrap=True, justify="right")
+    table.add_column("agents", overflow="ellipsis", min_width=8, max_width=14)
+    for name in ("load", "lag", "version"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for row in rows:
+        info = row["info"]
+        load = f"{100 * _number(info.get('cpu')):.0f} %, {_number(info.get('loop_lag_ms')):.0f} ms"
+        table.add_row(
+            Text(clean(row["name"]), style="bold"),
+            f"{row['age']:.1f} s",
+            *(one_line(info.get(name, "?"), 8) for name in ("contexts", "connections", "runs")),
+            Text("draining", style="yellow")
+            if info.get("draining")
+            else _cell(", ".join(map(str, info.get("agents") or []))),
+            load,
+            f"{_number(info.get('record_lag')):.1f} s",
+            one_line(info.get("version", "?"), 8),
+        )
+    return table
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
 def health_table(url: str, found: dict[str, Any]) -> Table:
     """How the hub is."""
     table = pairs_table()

@@ -78,6 +78,15 @@ class LogResetPart(TypedDict):
     log_id: str
 
 
+class LogTrim(TypedDict):
+    """Entries with a number smaller than ``before`` are not kept any more; it implies that the document's ``log.first`` is
+    ``before``. ``ids`` are theirs, oldest first."""
+
+    kind: Literal["log.trim"]
+    before: int
+    ids: list[str]
+
+
 class Data(TypedDict):
     """A private value; without ``value`` the key was deleted."""
 
@@ -102,9 +111,9 @@ class Closed(TypedDict):
     reason: str
 
 
-Part = Patch | LogAdd | LogUpdate | LogAppend | LogResetPart | Data | Key | Closed
+Part = Patch | LogAdd | LogUpdate | LogAppend | LogResetPart | LogTrim | Data | Key | Closed
 
-LOG_KINDS: Final = frozenset({"log.add", "log.update", "log.append", "log.reset"})
+LOG_KINDS: Final = frozenset({"log.add", "log.update", "log.append", "log.reset", "log.trim"})
 PRIVATE_KINDS: Final = frozenset({"data", "key"})
 
 

@@ -81,12 +81,13 @@ class _Writer:
             self.last = seq
         if n > highest:
             self.highest = n
+            if n - highest >= OUTCOMES or not lines:  # the others, if there are any, count no more
+                self.lines, self.recent = line, None
+                return partial(self._restore, lines, recent, highest, last)
             if recent is not None and len(recent) < _RECENT:
                 recent.append(line)
                 return partial(self._drop_recent, highest, last)
-            if not lines:
-                self.lines = line
-            elif recent is None:
+            if recent is None:
                 self.recent = [line]
             else:
                 self.lines, self.recent = self.text() + line, None
@@ -272,7 +273,7 @@ def field_of(key: str) -> str:
     return f"k/{key}" if n is None else f"w/{name}"
 
 
-@lru_cache(1024)  # a key is looked up, kept and mirrored in one go
+@lru_cache(4096)  # a key is looked up, kept and mirrored, and so many may be under way
 def split_key(key: str) -> tuple[str, int | None]:
     """``("writer", n)`` of a key of the form ``writer/n``; n is None for any other text."""
     name, _, number = key.rpartition("/")

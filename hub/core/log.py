@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, cast, overload
 
 import msgspec
@@ -124,29 +125,36 @@ class LogEntry:
 class LogState:
     """The entries of one log. Another id means another log: the old one was reset.
 
-    A reader may hold the newest entries only: ``first`` is the number of the oldest one held, 0 if all are here.
+    ``begin`` is the number of the oldest entry that is kept anywhere: those before it were trimmed. A reader may hold the
+    newest entries only: ``first`` is the number of the oldest one held.
     An entry that is given out is for reading, and is as it was then: later writes may not show in it.
     """
 
-    __slots__ = ("_held", "_index", "_open", "first", "id")
+    __slots__ = ("_held", "_nos", "_open", "begin", "first", "id")
 
-    def __init__(self, id: str, entries: Iterable[Entry] = (), first: int | None = None) -> None:
+    def __init__(self, id: str, entries: Iterable[Entry] = (), first: int | None = None, begin: int = 0) -> None:
         """Without ``first``, the first entry tells it."""
         self.id = id
         self._held: list[bytes | LogEntry] = []
-        self._index: dict[str, int] = {}
-        self._open: tuple[int, ...] = ()  # indices of entries that may be packed again, oldest first
-        self.first = first or 0
+        self._nos: dict[str, int] = {}  # of those held, by id
+        self._open: tuple[int, ...] = ()  # numbers of entries that may be packed again, oldest first
+        self.begin = begin
+        self.first = begin if first is None else first
         for entry in entries:
             if first is None:
                 first = self.first = entry["no"]
-            self._index[entry["id"]] = len(self._held)
+            self._nos[entry["id"]] = self.length
             self._held.append(_packed(entry))
 
     @property
     def length(self) -> int:
-        """How many entries the log has, held here or not. It is also the next entry's number."""
+        """How many entries the log ever had, held here or not. It is also the next entry's number."""
         return self.first + len(self._held)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all entries that are kept anywhere are held here."""
+        return self.first == self.begin
 
     @property
     def entries(self) -> Entries:
@@ -155,28 +163,36 @@ class LogState:
 
     def __contains__(self, id: str) -> bool:
         """Whether the entry of that id is held."""
-        return id in self._index
+        return id in self._nos
 
     def get(self, id: str) -> LogEntry | None:
         """The entry of that id, if it is held."""
-        index = self._index.get(id)
-        return None if index is None else _opened(self._held[index])
+        no = self._nos.get(id)
+        return None if no is None else _opened(self._held[no - self.first])
 
     def find(self, id: str) -> LogEntry:
         """The entry of that id. Raises LookupError if it is not held."""
-        return _opened(self._held[self._index[id]])
+        return _opened(self._held[self._nos[id] - self.first])
 
     def find_if_held(self, id: str) -> LogEntry | None:
         """The entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
-        index = self._index_if_held(id)
-        return None if index is None else _opened(self._held[index])
+        no = self._no_if_held(id)
+        return None if no is None else _opened(self._held[no - self.first])
+
+    def no_of(self, id: str) -> int | None:
+        """The number of the entry of that id, if it is held."""
+        return self._nos.get(id)
+
+    def ids(self, before: int) -> list[str]:
+        """The ids of those held with a smaller number, oldest first."""
+        return list(islice(self._nos, max(before - self.first, 0)))
 
     def packed(self, id: str) -> bytes | None:
         """The entry as msgpack, if it is held and all of it can be packed."""
-        index = self._index.get(id)
-        if index is None:
+        no = self._nos.get(id)
+        if no is None:
             return None
-        held = self._held[index]
+        held = self._held[no - self.first]
         if isinstance(held, bytes):
             return held
         try:
@@ -186,86 +202,107 @@ class LogState:
 
     def add(self, entry: Entry) -> Undo:
         """Add an entry at the end. Raises LookupError if it is not the next one of this log."""
-        index, id = len(self._held), entry["id"]
-        if entry["no"] != self.first + index or id in self._index:
+        no, id = self.first + len(self._held), entry["id"]
+        if entry["no"] != no or id in self._nos:
             raise LookupError(f"entry {entry['no']} {id!r} is not the next one")
         packed = _packed(entry)
-        self._index[id] = index
+        self._nos[id] = no
         self._held.append(packed)
         return self._drop_last
 
     def _drop_last(self) -> None:
         self._held.pop()
-        _, index = self._index.popitem()
-        if index in self._open:
-            self._open = tuple(other for other in self._open if other != index)
+        _, no = self._nos.popitem()
+        if no in self._open:
+            self._open = tuple(other for other in self._open if other != no)
+
+    def trim(self, before: int) -> Undo:
+        """Keep no entry with a smaller number any more. Raises LookupError if the log does not begin before that number, or
+        ends before it."""
+        if type(before) is not int or not self.begin < before <= self.length:
+            raise LookupError(f"a log from {self.begin} to {self.length} cannot begin at {before!r}")
+        first, begin, opened = self.first, self.begin, self._open
+        gone = {id: self._nos.pop(id) for id in self.ids(before)}
+        held = self._held[: len(gone)]
+        del self._held[: len(gone)]
+        self._open = tuple(no for no in opened if no >= before)
+        self.begin, self.first = before, max(before, first)
+        return partial(self._untrim, first, begin, gone, held, opened)
+
+    def _untrim(
+        self, first: int, begin: int, gone: dict[str, int], held: list[bytes | LogEntry], opened: tuple[int, ...]
+    ) -> None:
+        self._open = tuple(no for no in opened if no < self.begin) + self._open
+        self.first, self.begin = first, begin
+        self._nos = gone | self._nos
+        self._held[:0] = held
 
     def append(self, part: LogAppend) -> Undo | None:
         """Add text to an entry; None if it may be one that is not held. Raises LookupError if there is none, or if the
         text does not begin where the content ends."""
-        index = self._index_if_held(part["id"])
-        if index is None:
+        no = self._no_if_held(part["id"])
+        if no is None:
             return None
-        entry = self._open_entry(index)
+        entry = self._open_entry(no)
         length, units = entry.length, entry.units
         entry.append(part)
-        return partial(self._cut_back, index, entry, length, units)
+        return partial(self._cut_back, no, entry, length, units)
 
-    def _cut_back(self, index: int, entry: LogEntry, length: int, units: int) -> None:
-        self._put_back(index, entry)
+    def _cut_back(self, no: int, entry: LogEntry, length: int, units: int) -> None:
+        self._put_back(no, entry)
         entry.cut_back(length, units)
 
     def update(self, part: LogUpdate) -> Undo | None:
         """Change what the part names; None if the entry may be one that is not held. Raises LookupError if there is none,
         TypeError if the part has a wrong value."""
-        index = self._index_if_held(part["id"])
-        if index is None:
+        no = self._no_if_held(part["id"])
+        if no is None:
             return None
-        entry = self._open_entry(index)
-        return partial(self._restore, index, entry, entry.update(part))
+        entry = self._open_entry(no)
+        return partial(self._restore, no, entry, entry.update(part))
 
-    def _restore(self, index: int, entry: LogEntry, before: Before) -> None:
-        self._put_back(index, entry)
+    def _restore(self, no: int, entry: LogEntry, before: Before) -> None:
+        self._put_back(no, entry)
         entry.restore(before)
 
     def restamp(self, id: str, timestamp: str) -> None:
         """Give an entry another time. Raises LookupError if it is not held."""
-        self._open_entry(self._index[id]).timestamp = timestamp
+        self._open_entry(self._nos[id]).timestamp = timestamp
 
-    def _index_if_held(self, id: str) -> int | None:
-        """Where the entry of that id is; None if it may be one that is not held. Raises LookupError if there is none."""
-        index = self._index.get(id)
-        if index is None and not self.first:
+    def _no_if_held(self, id: str) -> int | None:
+        """The number of the entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
+        no = self._nos.get(id)
+        if no is None and self.first == self.begin:
             raise LookupError(id)
-        return index
+        return no
 
-    def _open_entry(self, index: int) -> LogEntry:
-        held = self._held[index]
+    def _open_entry(self, no: int) -> LogEntry:
+        held = self._held[no - self.first]
         if isinstance(held, LogEntry):
             return held
         entry = _opened(held)
-        self._put(index, entry)
+        self._put(no, entry)
         return entry
 
-    def _put_back(self, index: int, entry: LogEntry) -> None:
+    def _put_back(self, no: int, entry: LogEntry) -> None:
         """Have an entry open that a write was made to. If it was packed since, it is still as it was then: what was
         written to another copy meanwhile was taken back before, but for its time."""
-        held = self._held[index]
+        held = self._held[no - self.first]
         if held is not entry:
             entry.timestamp = _opened(held).timestamp
-            self._put(index, entry)
+            self._put(no, entry)
 
-    def _put(self, index: int, entry: LogEntry) -> None:
-        self._held[index] = entry
-        if index not in self._open:
-            self._open += (index,)
-        if len(self._open) > MOST_OPEN:
-            first, self._open = self._open[0], self._open[1:]
-            oldest = self._held[first]
+    def _put(self, no: int, entry: LogEntry) -> None:
+        self._held[no - self.first] = entry
+        if no not in self._open:
+            self._open += (no,)
+        while len(self._open) > MOST_OPEN:
+            at, self._open = self._open[0] - self.first, self._open[1:]
+            oldest = self._held[at]
             if isinstance(oldest, LogEntry) and oldest.length <= SMALL:
                 packed = _packed(oldest.to_json())
                 if isinstance(packed, bytes) and len(packed) <= SMALL:
-                    self._held[first] = packed
+                    self._held[at] = packed
 
     def tail(self, count: int, most_bytes: int, before: int | None = None) -> list[Entry]:
         """The newest entries held (before number ``before``), oldest first.

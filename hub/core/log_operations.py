@@ -5,7 +5,7 @@ A reader that holds the newest entries only shows nothing of a write to an older
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from hub.core.changes import Entry, Json
 from hub.core.changes import LogUpdate as LogUpdatePart
@@ -14,7 +14,7 @@ from hub.core.enums import EntryType
 from hub.core.errors import Exists, NotFound, UnknownType
 from hub.core.limits import Limits, cut, cut_content
 from hub.core.log import LogEntry
-from hub.core.requests import LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet
+from hub.core.requests import LogAdd, LogAppend, LogReset, LogUpdate, ProgressSet, Trim
 from hub.core.values import same
 
 _TYPES: Final = frozenset(EntryType)
@@ -100,10 +100,23 @@ def log_reset(draft: Draft, op: LogReset) -> None:
         draft.replace(None, "progress", "entry")
 
 
+def trim(draft: Draft, body: Trim) -> dict[str, Any]:
+    """Keep the oldest entries no more; nothing happens if they went already, with their log or without it."""
+    log, before = draft.state.log, min(body.before, draft.state.log.length)
+    if log.id != body.log or before <= log.begin:
+        return {}
+    with draft.free():
+        draft.add({"kind": "log.trim", "before": before, "ids": log.ids(before)})
+        entry = draft.document["progress"]["entry"]
+        if entry is not None and entry not in log:
+            draft.replace(None, "progress", "entry")
+    return {}
+
+
 def progress_set(draft: Draft, op: ProgressSet) -> None:
     """Say what goes on. Raises NotFound if there is no such entry."""
     log = draft.state.log
-    if op.entry is not None and op.entry not in log and not log.first:
+    if op.entry is not None and op.entry not in log and log.whole:
         raise _not_there(op.entry)
     progress = {"text": cut(op.text, draft.limits.progress), "entry": op.entry, "active": op.active}
     if progress != draft.document["progress"]:
@@ -134,4 +147,4 @@ def _find(draft: Draft, id: str) -> LogEntry | None:
 
 
 def _not_there(id: str) -> NotFound:
-    return NotFound(f"the log has no entry {id!r}; it may have been reset")
+    return NotFound(f"the log has no entry {id!r}; it may have been reset, or the entry is too old to be kept")

@@ -148,6 +148,13 @@ class Control(Body, tag="control"):
     action: Literal["stop", "pause", "resume", "nudge", "reset"]
 
 
+class Trim(Body, tag="log.trim"):
+    """Keep entries with a number smaller than ``before`` no more. Only the hub itself says this."""
+
+    log: str
+    before: int
+
+
 class RunOpen(Body, tag="run.open"):
     """Start a run of one's own, without a message."""
 
@@ -160,6 +167,14 @@ class RunStart(Body, tag="run.start"):
     node: str
 
 
+class RunMove(Body, tag="run.move"):
+    """A worker has the active run now, at this node. Only the hub itself says this."""
+
+    run: RunRef
+    worker: str
+    node: str
+
+
 class RunEnd(Body, tag="run.end"):
     """End a run whose worker is gone, or give its messages back. Only the hub itself says this."""
 
@@ -168,6 +183,8 @@ class RunEnd(Body, tag="run.end"):
     error: str | None = None
     again: bool = False
     """The messages go back to the head of the queue."""
+    node: str | None = None
+    """Where the run's worker was missed: a run that has moved to another node since goes on."""
 
 
 AnyBody = (
@@ -181,8 +198,10 @@ AnyBody = (
     | QueueClear
     | QueueSend
     | Control
+    | Trim
     | RunOpen
     | RunStart
+    | RunMove
     | RunEnd
 )
 
@@ -202,38 +221,39 @@ class Request:
     """A body with who asks and when; all stay as they are however often it is worked out.
 
     ``now`` is ISO 8601 UTC, from the one who received the request; ``nonce`` stands for the key in the ids that are made,
-    when there is none; ``no`` is the context's number, with a creation.
+    when there is none; ``no`` is the context's number, with a creation; ``node`` is where a run of the author's own is.
     """
 
-    __slots__ = ("_digest", "_size", "author", "body", "no", "nonce", "now")
+    __slots__ = ("_digest", "_encoded", "author", "body", "no", "node", "nonce", "now")
 
-    def __init__(self, body: AnyBody, author: Author, now: str, nonce: str = "", no: int = 0) -> None:
+    def __init__(self, body: AnyBody, author: Author, now: str, nonce: str = "", no: int = 0, node: str = "") -> None:
         self.body = body
         self.author = author
         self.now = now
         self.nonce = nonce
         self.no = no
+        self.node = node
         self._digest = ""
-        self._size = 0
+        self._encoded = b""
 
     @property
     def digest(self) -> str:
         """Of the payload: the same key with another digest is another request. 18 characters of ``0-9a-f``."""
         if not self._digest:
-            self._weigh()
+            self._digest = blake2b(self.encoded, digest_size=9).hexdigest()
         return self._digest
+
+    @property
+    def encoded(self) -> bytes:
+        """The payload as JSON, always in the same way."""
+        if not self._encoded:
+            self._encoded = _encode(self.body)
+        return self._encoded
 
     @property
     def size(self) -> int:
         """Bytes of the payload as JSON."""
-        if not self._size:
-            self._weigh()
-        return self._size
-
-    def _weigh(self) -> None:
-        encoded = _encode(self.body)
-        self._digest = blake2b(encoded, digest_size=9).hexdigest()
-        self._size = len(encoded)
+        return len(self.encoded)
 
     def make_id(self, index: int | str = 0) -> str:
         """An id made from author and key, so that a retry makes the same one. 16 characters of ``0-9a-f``.
@@ -281,6 +301,7 @@ __all__ = [
     "Request",
     "Role",
     "RunEnd",
+    "RunMove",
     "RunOpen",
     "RunRef",
     "RunSet",
@@ -292,6 +313,7 @@ __all__ = [
     "StateIncr",
     "StateMerge",
     "StateRemove",
+    "Trim",
     "Update",
     "UserId",
 ]

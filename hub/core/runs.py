@@ -9,7 +9,7 @@ from hub.core.draft import Draft
 from hub.core.errors import InvalidRequest, RunLost, RunRequired
 from hub.core.limits import cut_content
 from hub.core.pointer import own, shown
-from hub.core.requests import Role, RunEnd, RunOpen, RunRef, RunSet, RunStart
+from hub.core.requests import Role, RunEnd, RunMove, RunOpen, RunRef, RunSet, RunStart
 
 _LONGEST_ERROR: Final = 2_000
 
@@ -79,7 +79,8 @@ def run_open(draft: Draft, body: RunOpen) -> dict[str, Any]:
     """A run of the author's own; answers run and attempt."""
     _none_active(draft)
     with draft.free():
-        started = _begin(draft, agent=draft.document["agent"], worker=draft.request.author.sub, node="", messages=[])
+        worker, node = draft.request.author.sub, draft.request.node
+        started = _begin(draft, agent=draft.document["agent"], worker=worker, node=node, messages=[])
     move(draft, "running")
     return started
 
@@ -96,9 +97,21 @@ def run_start(draft: Draft, body: RunStart) -> dict[str, Any]:
         return _begin(draft, agent=body.agent, worker=body.worker, node=body.node, messages=[message])
 
 
-def run_end(draft: Draft, body: RunEnd) -> dict[str, Any]:
-    """The hub ends a run; with ``again`` its messages wait once more."""
+def run_move(draft: Draft, body: RunMove) -> dict[str, Any]:
+    """Another worker has the run, or the same one at another node. Raises RunLost."""
     check_run(draft, body.run)
+    with draft.free():
+        for name, value in (("worker", body.worker), ("node", body.node)):
+            if draft.document["run"][name] != value:
+                draft.replace(value, "run", name)
+    return {}
+
+
+def run_end(draft: Draft, body: RunEnd) -> dict[str, Any]:
+    """The hub ends a run; with ``again`` its messages wait once more. Raises RunLost, also if it moved on to another node."""
+    check_run(draft, body.run)
+    if body.node is not None and body.node != draft.document["run"]["node"]:
+        raise RunLost(f"run {shown(body.run.id)} has moved from node {shown(body.node)} to another")
     messages = draft.document["run"]["messages"]
     move(draft, body.status, body.error)
     if body.again and messages:

@@ -15,6 +15,7 @@ from hub.core.changes import (
     LogAdd,
     LogAppend,
     LogResetPart,
+    LogTrim,
     LogUpdate,
     Part,
     Patch,
@@ -67,7 +68,8 @@ class ContextState:
         state = cls(Position(snapshot["epoch"], snapshot["seq"]))
         state.document = snapshot["document"] or {}
         id, entries = snapshot["log"]["id"], snapshot["log"]["entries"]
-        state.log = LogState(id, entries, state._log_length(len(entries)) - len(entries))
+        length, begin = state._log_bounds(len(entries))
+        state.log = LogState(id, entries, length - len(entries), begin)
         state.data = dict(snapshot.get("data") or {})
         state.size = json_size(state.document)
         return state
@@ -160,11 +162,11 @@ class ContextState:
         """The document's log may be another one after an operation: then no entry of it is held."""
         before = self.log
         try:
-            id, length = self.document["log"]["id"], self._log_length(0)
+            id, bounds = self.document["log"]["id"], self._log_bounds(0)
             if id != before.id or not before.entries:
-                self.log = LogState(id, first=length)
-            elif length != before.length:
-                raise LookupError(f"the log has {before.length} entries, not {length}")
+                self.log = LogState(id, (), *bounds)
+            elif bounds != (before.length, before.begin):
+                raise LookupError(f"the log ends at {before.length} and begins at {before.begin}, not {bounds}")
         except BaseException:
             self._undo_op(undo, grown)
             raise
@@ -174,11 +176,13 @@ class ContextState:
         self._undo_op(undo, grown)
         self.log = log
 
-    def _log_length(self, default: int) -> int:
-        length = self.document.get("log", {}).get("length", default)
-        if not isinstance(length, int) or length < 0:
-            raise ValueError(f"{length!r} is no length of a log")
-        return length
+    def _log_bounds(self, default: int) -> tuple[int, int]:
+        """Where the document says that the log ends and begins; ``default`` if it does not say the end."""
+        told = self.document.get("log", {})
+        length, begin = told.get("length", default), told.get("first", 0)
+        if not isinstance(length, int) or not isinstance(begin, int) or not 0 <= begin <= length:
+            raise ValueError(f"a log cannot begin at {begin!r} and end at {length!r}")
+        return length, begin
 
     def _log_add(self, part: LogAdd) -> Undo:
         told = self.document["log"]
@@ -212,6 +216,23 @@ class ContextState:
     def _undo_log_reset(self, log: LogState, told: dict[str, Json], size: int) -> None:
         self.log, self.document["log"], self.size = log, told, size
 
+    def _log_trim(self, part: LogTrim) -> Undo:
+        told, size = self.document["log"], self.size
+        before = part["before"]
+        undo = self.log.trim(before)
+        grown = len(str(before)) - len(str(told["first"])) if "first" in told else len(f',"first":{before}')
+        told["first"] = before
+        self.size = size + grown
+        return partial(self._undo_log_trim, undo, told, size)
+
+    def _undo_log_trim(self, undo: Undo, told: dict[str, Json], size: int) -> None:
+        undo()
+        self.size = size
+        if self.log.begin:
+            told["first"] = self.log.begin
+        else:
+            del told["first"]
+
     def _data(self, part: Data) -> Undo:
         key, data = part["key"], self.data
         undo: Undo = partial(data.__setitem__, key, data[key]) if key in data else partial(data.pop, key, None)
@@ -235,6 +256,7 @@ _APPLY: Final[dict[str, Callable[[ContextState, Any], Undo]]] = {
     "log.update": ContextState._log_update,
     "log.append": ContextState._log_append,
     "log.reset": ContextState._log_reset,
+    "log.trim": ContextState._log_trim,
     "data": ContextState._data,
     "key": ContextState._key,
     "closed": ContextState._closed,

@@ -103,8 +103,10 @@ REQUESTS: Final[dict[type, _Handler]] = {
     requests.QueueRemove: messages.queue_remove,
     requests.QueueClear: messages.queue_clear,
     requests.QueueSend: messages.queue_send,
+    requests.Trim: log_operations.trim,
     requests.RunOpen: runs.run_open,
     requests.RunStart: runs.run_start,
+    requests.RunMove: runs.run_move,
     requests.RunEnd: runs.run_end,
 }
 """What does each request: gives the members of its answer besides the position."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -27,12 +27,12 @@ class Sent:
     """A change as it goes out. ``private`` is for the context's agents and operators; it is ``public`` itself where nothing is
     private."""
 
-    __slots__ = ("_log_before", "_log_parts", "_topic", "only_appends", "position", "private", "public")
+    __slots__ = ("_log_before", "_topic", "in_log", "only_appends", "position", "private", "public")
 
     def __init__(self, topic: str, position: Position, parts: Sequence[Part], log_before: int) -> None:
         private: list[Part] = []
         public: list[Part] = []
-        log: list[Part] = []
+        in_log, appends = False, True
         for part in parts:
             kind = part["kind"]
             if kind == "key":
@@ -41,30 +41,30 @@ class Sent:
             if kind == "data":
                 continue
             public.append(part)
+            if kind != "log.append":
+                appends = False
             if kind in LOG_KINDS:
-                log.append(part)
+                in_log = True
         self._topic = topic
-        self._log_parts = log
         self._log_before = log_before
         self.position = position
         self.public = self._event("change", public)
         self.private = self.public if len(public) == len(private) else self._event("change", private)
-        self.only_appends = bool(log) and len(log) == len(public) and all(part["kind"] == "log.append" for part in log)
-        """Whether the document stays as it is, and the log only grows by text."""
-
-    @property
-    def in_log(self) -> bool:
+        self.in_log = in_log
         """Whether it has log parts."""
-        return bool(self._log_parts)
+        self.only_appends = in_log and appends
+        """Whether the document stays as it is, and the log only grows by text."""
 
     def log(self, after: int | None = None) -> Encoded:
         """The event for snapshot mode, of a change that has log parts. ``after``: the seq of the one before, if its reader
         knows of another one."""
-        return self._event("log", self._log_parts, after=self._log_before if after is None else after)
+        event = self._event("log", [part for part in self.public.payload["parts"] if part["kind"] in LOG_KINDS])
+        event.payload["after"] = self._log_before if after is None else after
+        return event
 
-    def _event(self, name: str, parts: list[Part], **more: Any) -> Encoded:
+    def _event(self, name: str, parts: list[Part]) -> Encoded:
         epoch, seq = self.position
-        return Encoded(name, {"topic": self._topic, "epoch": epoch, "seq": seq, "parts": parts, **more})
+        return Encoded(name, {"topic": self._topic, "epoch": epoch, "seq": seq, "parts": parts})
 
 
 class Budget:

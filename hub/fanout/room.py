@@ -41,19 +41,20 @@ class Room:
     def __init__(self, resync: Callable[[Viewer], Encoded | None]) -> None:
         self.members: dict[Outbox, Viewer] = {}
         self._groups: dict[_Group, dict[Outbox, None]] = {}
+        self.snapshot_variants: frozenset[Variant] = frozenset()
+        """The variants that members in snapshot mode speak."""
         self.behind: set[Outbox] = set()
         """Members that get ``resync`` when they have caught up, and nothing before."""
         self._resync = resync
 
-    @property
-    def snapshot_variants(self) -> set[Variant]:
-        """The variants that members in snapshot mode speak."""
-        return {variant for patch, _, variant in self._groups if not patch}
-
     def join(self, outbox: Outbox, viewer: Viewer) -> None:
         """Let a member in. It is told nothing of what happened before."""
         self.enter(outbox, viewer)
-        self._groups.setdefault(_group_of(outbox, viewer), {})[outbox] = None
+        key = _group_of(outbox, viewer)
+        if key not in self._groups:
+            self._groups[key] = {}
+            self._groups_changed()
+        self._groups[key][outbox] = None
 
     def enter(self, outbox: Outbox, viewer: Viewer) -> None:
         """Let a member in that is told nothing before it joins."""
@@ -71,20 +72,32 @@ class Room:
         key = _group_of(outbox, viewer)
         group = self._groups.get(key, {})
         group.pop(outbox, None)
-        if not group:
-            self._groups.pop(key, None)
+        if not group and self._groups.pop(key, None) is not None:
+            self._groups_changed()
+
+    def _groups_changed(self) -> None:
+        self.snapshot_variants = frozenset([variant for patch, _, variant in self._groups if not patch])
 
     def clear(self) -> None:
         """Let everybody go."""
         self.members.clear()
         self._groups.clear()
+        self._groups_changed()
         self.behind.clear()
+
+    def end(self) -> None:
+        """Let everybody go, for good: who made the room is referred to no more."""
+        self.clear()
+        self._resync = _nothing
 
     def tell(self, told: Sequence[Told]) -> None:
         """Send what was told, joined, to each member."""
         late: list[Outbox] = []
         for (patch, private, variant), group in self._groups.items():
-            events = list(_for_patch_mode(told, private) if patch else _for_snapshot_mode(told))
+            if patch:
+                events = [sent.private if private else sent.public for sent, _ in told if sent is not None]
+            else:
+                events = list(_for_snapshot_mode(told))
             if not events:
                 continue
             frames = events[0].frame(variant) if len(events) == 1 else b"".join([e.frame(variant) for e in events])
@@ -108,14 +121,12 @@ class Room:
         self.join(outbox, viewer)
 
 
+def _nothing(viewer: Viewer) -> None:
+    """The room has ended."""
+
+
 def _group_of(outbox: Outbox, viewer: Viewer) -> _Group:
     return viewer.patch, viewer.patch and viewer.private, outbox.variant
-
-
-def _for_patch_mode(told: Iterable[Told], private: bool) -> Iterable[Encoded]:
-    for sent, _ in told:
-        if sent is not None:
-            yield sent.private if private else sent.public
 
 
 def _for_snapshot_mode(told: Iterable[Told]) -> Iterable[Encoded]:

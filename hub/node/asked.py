@@ -82,7 +82,7 @@ class Asked:
         if unknown or wanted not in (None, "all", "user", "task", "background"):
             raise InvalidRequest("contexts.page: filter takes type: user, task, background or all")
         types = (lambda type: type != "background") if wanted is None else (lambda type: wanted in ("all", type))
-        return await self.node.page(self.identity, body.before, body.limit, types=types)
+        return await self.node.listing.page(self.identity, body.before, body.limit, types=types)
 
     async def _log_page(self, body: wire.LogPage) -> dict[str, Any]:
         live = await self.open(body.context)
@@ -115,8 +115,9 @@ class Asked:
 
     async def _join(self, body: wire.Subscribe) -> Subscribed:
         if body.topic == "contexts":
-            self.node.rows.join(self._outbox, self.identity)
-            return await self.node.page(self.identity, None, 100, types=lambda type: type != "background"), nothing
+            self.node.listing.topic.join(self._outbox, self.identity)
+            page = await self.node.listing.page(self.identity, None, 100, types=lambda type: type != "background")
+            return page, nothing
         if body.topic == "notices":
             self.node.notices.topic.join(self._outbox, self.identity)
             return await self.node.notices.rows(self.identity), nothing
@@ -150,7 +151,7 @@ class Asked:
     def _leave(self, topic: str) -> None:
         self._topics.pop(topic, None)
         if topic == "contexts":
-            self.node.rows.leave(self._outbox, self.identity)
+            self.node.listing.topic.leave(self._outbox, self.identity)
         elif topic == "notices":
             self.node.notices.topic.leave(self._outbox, self.identity)
         elif (live := self.node.contexts.live.get(topic.partition(":")[2])) is not None:
@@ -160,11 +161,8 @@ class Asked:
 
     async def _broadcast(self, body: wire.Broadcast) -> dict[str, Any]:
         op = LogAdd(type=body.type, heading=body.heading, content=body.content, kvps=body.kvps)
-        operator = self.identity.role is Role.OPERATOR
-        count = await self.node.broadcast(
-            self.new_id(body.key), op, lambda live: operator or self.identity.covers(live.id)
-        )
-        return {"contexts": count}
+        ctx = None if self.identity.role is Role.OPERATOR else self.identity.ctx
+        return {"contexts": await self.node.broadcasts.broadcast(self.new_id(body.key), op, ctx)}
 
     async def _notice_post(self, body: wire.NoticePost) -> dict[str, Any]:
         audience, agent = body.audience, self.identity.role is Role.AGENT
@@ -173,15 +171,16 @@ class Asked:
         if body.context is not None:
             live = await self.open(body.context)
             audience = audience or live.replica.state.document["user_id"]
-        if body.id is not None and (there := self.node.notices.get(body.id)):
+        if body.id is not None and (there := await self.node.notices.find(body.id)):
             if there["source"] != ("context" if agent else "operator") or not self._may_change(there):
                 raise Forbidden(f"notice {body.id!r} is not yours to change")
-        body.id = body.id or self.new_id(body.key)  # the same if the request is tried again
-        posted = None if body.key is None else [self.new_id(body.key), _digest(body)]
+        body.key = body.key or secrets.token_hex(8)  # the same if the record did not answer, and this is asked again
+        body.id = body.id or self.new_id(body.key)
+        posted = [self.new_id(body.key), _digest(body)]
         return await self.node.notices.post(body, "context" if agent else "operator", audience, posted)
 
     async def _notice_clear(self, body: wire.NoticeClear) -> dict[str, Any]:
-        there = self.node.notices.see(body.id, self.identity)
+        there = await self.node.notices.see(body.id, self.identity)
         if not self._may_change(there):
             raise Forbidden(f"notice {body.id!r} is not yours to clear")
         await self.node.notices.drop(body.id)
@@ -200,10 +199,12 @@ class Asked:
         if self.identity.role is Role.AGENT and not self.identity.ctx:
             raise Unsupported("this agent token covers no context; ask for one with ctx patterns")
         worker = self.worker(body.agent, body.capacity)
-        lost = await self.node.dispatch.serve(worker, [(held.context, held.run) for held in body.runs])
-        if self.closed:
-            self.node.dispatch.gone(worker)
-            raise Unavailable("the connection is closing")
+        try:
+            lost = await self.node.dispatch.serve(worker, [(held.context, held.run) for held in body.runs])
+        finally:
+            if self.closed:
+                self.node.dispatch.gone(worker)
+        self._check_open()
         return {"worker": worker.name, "lost": lost}
 
     def worker(self, agent: str, capacity: int) -> SessionWorker:

@@ -89,18 +89,22 @@ class Audience:
 
     def tell(self, changes: list[Change], pending: list[Pending]) -> None:
         """Changes that the record has now, in order. ``pending`` are the writes that they were, if they were this node's."""
-        writes = [id(write) for write in pending if write.worked.parts] or [0] * len(changes)
+        prepared: list[Encoded | None] = [None] * len(changes)
+        if self._prepared:
+            prepared = [self._prepared.get(id(write)) for write in pending if write.worked.parts] or prepared
         told: list[Told] = []
         overtaken = False
-        for change, write in zip(changes, writes, strict=True):
+        for change, snapshot in zip(changes, prepared, strict=True):
             sent = self.ring.push(change)
             for facade in self.facades:
                 facade.followed(Change(change.position, sent.private.payload["parts"]))
-            snapshot = self._prepared.get(write)
             overtaken = snapshot is None and (overtaken or not sent.only_appends)
-            told.append(Told(sent, snapshot))
+            told.append(tuple.__new__(Told, (sent, snapshot)))  # twice as fast as Told(...), on the hot path
         self._prepared.clear()
         self.room.tell(told)
+        if self._timer is not None and told and told[-1].snapshot is not None:  # it is the newest
+            self._timer.cancel()
+            self._timer = None
         if overtaken and self.room.snapshot_variants:
             self._send_newest()
 
@@ -119,7 +123,7 @@ class Audience:
         if not variants:
             return
         with self._replica.confirmed() as state:
-            if not state.exists:
+            if not state.exists and state.closed is None:
                 return
             self.room.tell([Told(snapshot=self._snapshot(state, variants))])
             size = state.size
@@ -192,6 +196,16 @@ class Audience:
             reply["reason"] = reason
         return reply
 
+    @property
+    def owes_snapshot(self) -> bool:
+        """Whether a reader in snapshot mode that stands at the end may lack a snapshot all the same: it comes after the log
+        event of its change, or later."""
+        at = self._replica.position
+        last = self.ring.since(at.after(-1))
+        if not last or (self._replica.state.size > SMALL_DOCUMENT and last[0].in_log):
+            return True
+        return last[0].in_log and not last[0].only_appends
+
     def newest(self, variant: Variant) -> Encoded:
         """The snapshot of the newest state, for one member."""
         with self._replica.confirmed() as state:
@@ -213,10 +227,16 @@ class Audience:
             for facade in self.facades:
                 facade.loaded(owned_snapshot(state))
 
+    def end(self) -> None:
+        """The context leaves memory: no circle of references keeps what it had."""
+        self.ring.start_over(self._replica.position)
+        self.room.end()
+
     def close(self, reason: str) -> None:
         """Nobody hears more of this context."""
         if self._timer is not None:
             self._timer.cancel()
+            self._snapshot_now()  # the last one always comes
         for facade in self.facades:
             facade.closed(reason)
         self.facades = []

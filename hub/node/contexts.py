@@ -8,7 +8,7 @@ import logging
 import secrets
 import time as clock
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hub.core.changes import ROOT, Change, Part, RecordEntry
 from hub.core.errors import Exists, HubError, NotFound, Unavailable
@@ -19,7 +19,7 @@ from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
 from hub.fanout.ring import Budget
-from hub.node.live import Answer, Done, LiveContext, Watcher
+from hub.node.live import Answer, Done, EntryIds, LiveContext, Settled, Watcher
 from hub.node.tasks import end_tasks
 from hub.record.port import Append, Appended, Outcome, Record
 
@@ -41,6 +41,16 @@ MOST_APPENDS = 4
 """Calls of the record that are under way at a time, each for other contexts."""
 WORTH_ANOTHER = 32
 """Contexts that must wait for a second one: small ones cost more than they gain."""
+YIELD = 0.005
+"""Seconds in which another writer goes first that was stale."""
+COMPARE = 5.0
+"""Seconds between two comparisons of all ends: the last message of a context can be missed without a gap showing."""
+ENDS = 500
+"""Contexts whose ends are compared at a time."""
+LOSS = 0.5
+"""Seconds in which losses of many contexts count as one."""
+UNSEEN = 600.0
+"""Seconds without a comparison after which a context that is missing counts as removed: its tombstone may be gone."""
 
 
 class Contexts:
@@ -54,6 +64,9 @@ class Contexts:
         self.away_since: float | None = None
         """Loop time since which the record has not answered, or None."""
         self.on_away: Callable[[bool], None] = lambda away: None
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when the record turned out to have lost something, once for what comes together."""
+        self.ids = EntryIds()
         self._record = record
         self._limits = limits
         self._watcher = watcher
@@ -66,15 +79,22 @@ class Contexts:
         self._ended = False
         self._appending: set[asyncio.Task[None]] = set()
         self._now: Callable[[], float] = clock.monotonic  # the running loop's time, once there is one
-        self._watch: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._compared_at = 0.0
+        self._loss: asyncio.TimerHandle | None = None
+        self._in_doubt: dict[LiveContext, tuple[float, asyncio.Future[None]]] = {}
 
     def start(self) -> None:
         self._now = asyncio.get_running_loop().time
-        self._watch = asyncio.create_task(self._watch_forever(), name="watch")
+        self._compared_at = self._now()
+        self._tasks = [
+            asyncio.create_task(self._watch_forever(), name="watch"),
+            asyncio.create_task(self._compare_forever(), name="compare"),
+        ]
 
     async def close(self) -> None:
         """Append what waits, as long as the record answers, then stop."""
-        if self._watch is None:
+        if not self._tasks:
             return
         loop = asyncio.get_running_loop()
         until = loop.time() + WAIT
@@ -84,7 +104,9 @@ class Contexts:
             else:
                 await asyncio.sleep(0)
         self._ended = True
-        await end_tasks([*self._appending, self._watch])
+        if self._loss is not None:
+            self._loss.cancel()
+        await end_tasks([*self._appending, *self._tasks])
 
     # which are live
 
@@ -114,16 +136,82 @@ class Contexts:
             raise NotFound(f"no context {id!r}; create it first")
         live = self.live.get(id)
         if live is None:
-            live = self.live[id] = LiveContext(id, loaded, self._limits, self._watcher, self._budget)
+            live = self.live[id] = LiveContext(id, loaded, self._limits, self._watcher, self._budget, self.ids)
             self.highest_no = max(self.highest_no, live.replica.state.document["no"])
             self._watcher.loaded(live, loaded)
         return live
 
     def forget(self, live: LiveContext) -> None:
         """Let a context go from memory; whoever asks for it next loads it."""
+        self._settle_doubt(live)
         if self.live.get(live.id) is live:
             del self.live[live.id]
-            live.audience.ring.start_over(live.replica.position)
+            live.audience.end()
+
+    # where the record ends
+
+    def doubt(self, live: LiveContext) -> asyncio.Future[None]:
+        """The record may have another end than this node thinks: read what is missing. The future is done once the context
+        stands where the record stood at some moment from now on, or has ended."""
+        there = self._in_doubt.get(live)
+        if there is None:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            there = self._in_doubt[live] = (self._now(), done)
+            if live.closed is not None:
+                self._settle_doubt(live)
+                return done
+        live.doubted = True
+        self._make_ready(live)
+        return there[1]
+
+    def heard(self, live: LiveContext, epoch: str, last: int, entry: RecordEntry | None) -> None:
+        """An entry of a followed context, from whoever appended it."""
+        live.heard(epoch, last, entry)
+        if live.doubted:
+            self.doubt(live)
+
+    def _settle_doubt(self, live: LiveContext) -> None:
+        live.unseen = False
+        there = self._in_doubt.pop(live, None)
+        if there is not None and not there[1].done():
+            there[1].set_result(None)
+
+    @property
+    def doubt_seconds(self) -> float:
+        """For how long some context may have been behind the record."""
+        return max((self._now() - since for since, _ in self._in_doubt.values()), default=0.0)
+
+    async def compare(self, lives: Iterable[LiveContext]) -> None:
+        """Doubt those whose end is another in the record, and wait until they have read what is missing. Raises Unavailable."""
+        waiting = [live for live in lives if live.closed is None]
+        doubts = [self.doubt(live) for live in waiting if live.in_flight]  # what comes next tells, or a comparison
+        for first in range(0, len(waiting), ENDS):
+            ends = {
+                live.id: (live, live.replica.position, live.tip)
+                for live in waiting[first : first + ENDS]
+                if live.closed is None and live.created is None and not live.in_flight
+            }
+            if not ends:
+                continue
+            for id in await self._record.differ([(id, at, tip) for id, (_, at, tip) in ends.items()]):
+                live, at, tip = ends[id]
+                if live.closed is None and (live.replica.position, live.tip) == (at, tip):  # else it went on meanwhile
+                    live.unseen = live.unseen or self._now() - self._compared_at > UNSEEN
+                    doubts.append(self.doubt(live))
+        if doubts:
+            await asyncio.wait(doubts, timeout=WAIT)  # one that cannot be read must not hold up the others
+
+    async def _compare_forever(self) -> None:
+        while True:
+            await asyncio.sleep(COMPARE)
+            try:
+                await self.compare(self)
+            except Unavailable:
+                continue
+            except Exception:
+                _log.exception("comparing the ends of all contexts")
+                continue
+            self._compared_at = self._now()
 
     # requests
 
@@ -160,18 +248,19 @@ class Contexts:
             if not replace:
                 raise Exists(f"context {id!r} exists already")
             before.close("replaced")
-        live = self.live[id] = LiveContext(id, None, self._limits, self._watcher, self._budget)
+        live = self.live[id] = LiveContext(id, None, self._limits, self._watcher, self._budget, self.ids)
         live.replace = replace
         self._watcher.loaded(live, None)
         return live
 
-    def stamp(self, body: AnyBody, author: Author) -> Request:
-        """A request that is made now."""
-        no = 0
-        if isinstance(body, Create):
-            self.highest_no += 1
-            no = self.highest_no
-        return Request(body, author, iso(self._time()), secrets.token_urlsafe(6) if body.key is None else "", no)
+    async def next_no(self) -> int:
+        """The number of a context that is about to be created. Raises Unavailable."""
+        return await self._record.next_no(self.highest_no + 1)
+
+    def stamp(self, body: AnyBody, author: Author, no: int = 0, node: str = "") -> Request:
+        """A request that is made now; ``no`` is the context's number, with a creation; ``node`` where its run will be."""
+        nonce = secrets.token_urlsafe(6) if body.key is None else ""
+        return Request(body, author, iso(self._time()), nonce, no, node)
 
     def submit(self, live: LiveContext, request: Request, done: Done) -> None:
         """Let a request wait for the next append; ``done`` gets its answer, in the order of the requests."""
@@ -233,9 +322,18 @@ class Contexts:
             await asyncio.sleep(0.2)
         finally:
             for live in group:
-                live.ready = False
-                if not live.idle and live.closed is None:
-                    self._make_ready(live)
+                yields, live.yields = live.yields, False
+                if yields:
+                    asyncio.get_running_loop().call_later(YIELD, self._after_append, live)
+                else:
+                    self._after_append(live)
+
+    def _after_append(self, live: LiveContext) -> None:
+        live.ready = False
+        if live.closed is None and not live.idle:
+            self._make_ready(live)
+        if not live.doubted and not live.in_flight:
+            self._settle_doubt(live)
 
     async def _append(self, group: list[LiveContext]) -> None:
         appends: list[Append] = []
@@ -253,24 +351,25 @@ class Contexts:
             await self._wait_for_record()
             return
         self._set_away(False)
-        unsettled: list[tuple[LiveContext, Appended]] = []
+        unsettled: list[tuple[LiveContext, Appended, Settled]] = []
         for live, appended in zip(lives, outcomes, strict=True):
             if live.closed is not None:  # it was replaced meanwhile, and what waited was told
                 continue
             try:
-                if not live.settle(appended):
-                    unsettled.append((live, appended))
+                settled = live.settle(appended)
             except Exception:
                 _log.exception("settling context %s", live.id)
-                unsettled.append((live, appended))
+                settled = Settled.LOAD
+            if settled is not Settled.DONE:
+                unsettled.append((live, appended, settled))
         for live in lives:  # after all answers: who wrote to several contexts hears them before the changes
             try:
                 live.tell()
             except Exception:
                 _log.exception("telling what changed in context %s", live.id)
-        for live, appended in unsettled:
+        for live, appended, settled in unsettled:
             if live.closed is None:
-                await self._start_over(live, appended)
+                await self._start_over(live, appended, settled)
 
     async def _wait_for_record(self) -> None:
         """The record is away: what waits keeps waiting within its bound, and the same appends go out again later."""
@@ -298,9 +397,23 @@ class Contexts:
         self.away_since = asyncio.get_running_loop().time() if away else None
         self.on_away(away)
 
-    async def _start_over(self, live: LiveContext, appended: Appended) -> None:
+    async def _start_over(self, live: LiveContext, appended: Appended, settled: Settled) -> None:
         """The record is not where this node thought: stand on what it has, or give it what it lost."""
-        loaded = await self._record.load(live.id)
+        epoch = live.replica.position.epoch
+        if settled is Settled.LOST:
+            _log.warning(
+                "the record of context %s does not go on from %s: it lost changes", live.id, live.replica.position
+            )
+            self._lost()
+            await self._record.new_epoch(live.id, epoch, secrets.token_urlsafe(6))
+        try:
+            loaded = await self._record.load(live.id)
+        except Unavailable:
+            raise
+        except HubError as error:  # nobody can stand on it: who asks for it next is told why
+            _log.error("context %s cannot be read: %s", live.id, error.message)
+            live.close("unreadable", error)
+            return
         if live.created is not None and not (loaded and loaded.tip == live.last_entry):
             requests = live.hand_over()
             live.close("exists")
@@ -313,21 +426,37 @@ class Contexts:
             for waiting in requests:
                 there.submit(*waiting)
             self._make_ready(there)
-        elif loaded is not None and loaded.state.exists:
-            live.start_over(loaded, "epoch_changed")
-        elif appended.outcome is Outcome.MISSING:
+        elif loaded is not None and loaded.state.exists and loaded.born == live.born:
+            same = loaded.state.position.epoch == epoch
+            live.start_over(loaded, "too_far_behind" if same else "epoch_changed")
+        elif loaded is None and appended.outcome is Outcome.MISSING and not self._may_be_removed(live):
             await self._write_anew(live)
         else:
             live.close("removed")
 
+    def _lost(self) -> None:
+        if self._loss is None:
+            self._loss = asyncio.get_running_loop().call_later(LOSS, self._tell_loss)
+
+    def _tell_loss(self) -> None:
+        self._loss = None
+        self.on_loss()
+
+    def _may_be_removed(self, live: LiveContext) -> bool:
+        return live.unseen or self._now() - self._compared_at > UNSEEN
+
     async def _write_anew(self, live: LiveContext) -> None:
         """The record lost the whole context: write it again from the state here, under a new epoch."""
         _log.warning("context %s is missing in the record; writing it anew", live.id)
+        self._lost()
         position = Position(secrets.token_urlsafe(6), 0)
         with live.replica.confirmed() as state:
             parts: list[Part] = own(whole(state))  # what is pending comes back before the append
         entry = RecordEntry(secrets.token_urlsafe(9), ROOT, [Change(position.after(), parts)])
-        await self._record.append([Append(live.id, position, entry)])
+        since = str(live.replica.position)
+        await self._record.append(
+            [Append(live.id, position, entry, born=live.born, since=since)]
+        )  # or another node was first
         loaded = await self._record.load(live.id)
         if loaded is None:
             raise Unavailable(f"context {live.id!r} could not be written again")
@@ -336,7 +465,8 @@ class Contexts:
 
 def whole(state: ContextState) -> list[Part]:
     """The parts that make a state out of nothing: what one change says that creates it anew."""
-    empty_log = {"id": state.log.id, "length": 0}
+    begin = state.log.begin
+    empty_log = {"id": state.log.id, "length": begin} | ({"first": begin} if begin else {})
     parts: list[Part] = [
         {"kind": "patch", "ops": [{"op": "replace", "path": "", "value": {**state.document, "log": empty_log}}]}
     ]

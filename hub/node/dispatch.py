@@ -8,19 +8,22 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hub.core.changes import Change
-from hub.core.errors import HubError, NotFound, Unavailable
-from hub.core.requests import Author, Role, RunEnd, RunRef, RunStart
-from hub.core.runs import ACTIVE, active_run
+from hub.core.errors import HubError, Unavailable
+from hub.core.requests import Request, RunRef, RunStart
+from hub.core.runs import ACTIVE
 from hub.node.contexts import Contexts
-from hub.node.live import LiveContext
-from hub.node.tasks import Background, end_tasks
-from hub.node.workers import Worker, Workers
+from hub.node.live import Answer, LiveContext
+from hub.node.offers import Offers, waits
+from hub.node.presence import Presence
+from hub.node.rights import HUB
+from hub.node.run_ends import Missed
+from hub.node.runs import Runs
+from hub.node.tasks import RETRY, Background, Upkeep, end_tasks
+from hub.node.workers import Worker
 from hub.record.port import Record, Work
 
 _log = logging.getLogger(__name__)
 
-HUB = Author("hub", Role.OPERATOR)
 DROP_AFTER = 10.0
 """Seconds after which an item with nothing behind it is dropped: longer than a request may wait."""
 
@@ -32,64 +35,79 @@ TAKE_SECONDS = 5.0
 
 
 class Dispatch:
-    """Offers contexts that wait, starts runs at workers, ends the runs of workers that are gone."""
+    """Offers contexts that wait, starts runs at the workers of this node."""
 
     def __init__(
-        self, record: Record, contexts: Contexts, *, node: str, default_agent: str, grace: float, stop_grace: float
+        self,
+        record: Record,
+        contexts: Contexts,
+        presence: Presence,
+        *,
+        default_agent: str,
+        grace: float,
+        stop_grace: float,
     ) -> None:
+        self._runs = Runs(record, contexts, presence, grace=grace, stop_grace=stop_grace)
+        self._runs.on_room = self._look_for_room
         self._record = record
         self._contexts = contexts
-        self._node = node
-        self._default_agent = default_agent
-        self._grace = grace
-        self._stop_grace = stop_grace
-        self._workers = Workers()
+        self._presence = presence
+        self._node = presence.node
+        self._workers = self._runs.workers
+        self._offers = Offers(record, default_agent)
+        self._early: dict[str, Work] = {}  # items whose message is on its way into the record
         self._room: dict[str, asyncio.Event] = {}
         self._loops: dict[str, asyncio.Task[None]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._stopping: set[str] = set()
-        self._starting: set[str] = set()  # contexts that are held for a run whose start is not in the record yet
-        self._offered: dict[str, str] = {}  # contexts that wait on an agent's stream, and the agent
+        self._draining = False
+        self._left_behind = Upkeep("what dead nodes left behind", self._look_through)
         self._background = Background("dispatch of runs")
 
     async def start(self) -> None:
-        """Look after the runs that were active when the hub ended: their workers have a while to come back."""
-        for id in await self._record.unmirrored():
-            try:
-                await self._contexts.open(id)
-            except NotFound:
-                continue
+        """Look after what was left behind: by this node under the same name, and by nodes that nobody knows any more."""
+        for id in await self._record.runs_of(self._node):
+            self._runs.notes.hold_soon(id)
+            if await self._open(id) is None:
+                self._runs.look(id)
+        if self._presence.is_first:
+            self._left_behind.call()
 
     async def close(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
         await end_tasks(self._loops.values())
+        await self._left_behind.end()
         await self._background.end()
+        await self._offers.close()
+        await self._runs.close()
 
     @property
     def agents(self) -> list[str]:
         """Names of the agents that are served here now."""
         return self._workers.agents
 
+    @property
+    def runs(self) -> int:
+        """How many runs the workers here have."""
+        return self._workers.runs
+
+    @property
+    def draining(self) -> bool:
+        """Whether no more runs are to start here."""
+        return self._draining
+
+    @draining.setter
+    def draining(self, draining: bool) -> None:
+        self._draining = draining
+        for agent in self._room:
+            self._look_for_room(agent)
+
     # workers
 
     async def serve(self, worker: Worker, held: Sequence[tuple[str, RunRef]]) -> list[dict[str, Any]]:
-        """A worker takes runs from now on, and goes on with those that it held. Returns those it has lost."""
+        """A worker takes runs from now on, and goes on with those that it held, here or at another node. Returns those it has
+        lost. Raises Unavailable."""
         lost: list[dict[str, Any]] = []
         for id, ref in held:
-            run = None
-            try:
-                live = await self._contexts.open(id)
-                run = active_run(live.replica.state.document)
-            except NotFound:
-                pass
-            if run is None or (run["id"], run["fence"]) != (ref.id, ref.fence) or not worker.covers(id):
+            if not worker.covers(id) or not await self._runs.take_over(id, ref, worker):
                 lost.append({"context": id, "run": {"id": ref.id, "fence": ref.fence}})
-                continue
-            self.hold(id, worker)
-            if run["status"] == "stopping":  # told to who held it before, perhaps in vain
-                self._stopping.discard(id)
-                self._stop(id, run, worker)
         self._workers.add(worker)
         if worker.capacity and worker.agent not in self._loops:
             self._room[worker.agent] = asyncio.Event()
@@ -97,135 +115,108 @@ class Dispatch:
         self._look_for_room(worker.agent)
         return lost
 
-    def hold(self, id: str, worker: Worker) -> None:
-        """A worker executes the active run of a context."""
-        self._drop_hold(id)
-        self._workers.hold(id, worker)
-        self._cancel_timer(id)
-
     def gone(self, worker: Worker) -> None:
-        """A worker went away. Its runs are interrupted, unless they are announced again within the grace."""
-        held = self._workers.remove(worker)
-        self._look_for_room(worker.agent)
-        for id in held:
-            self._orphaned(id)
+        """A worker went away."""
+        self._runs.gone(worker)
+
+    async def expect(self, id: str) -> None:
+        """A worker here is about to open a run of its own; ``opened`` must follow. Raises Unavailable."""
+        await self._runs.notes.hold(id)
+        self._runs.expect(id)
+
+    def expect_own(self, id: str) -> None:
+        """The same for code of this process: its runs end with it in any case."""
+        self._runs.notes.hold_soon(id)
+        self._runs.expect(id)
+
+    def opened(self, id: str, answer: Answer, worker: Worker | None) -> None:
+        """What became of the run that a worker here was to open; None: it went away. The answer may be an earlier one."""
+        self._runs.opened(id, answer, worker)
+
+    def needs(self, id: str) -> bool:
+        """Whether a context must stay live here: its run is looked after."""
+        return id in self._runs
 
     def _look_for_room(self, agent: str) -> None:
         """Let the agent's loop take work, or let it wait; without workers it ends."""
         event = self._room.get(agent)
         if event is None:
             return
-        if self._workers.pick(agent) is not None or agent not in self._workers.agents:
+        has_room = self._workers.pick(agent) is not None and not self._draining
+        if has_room or agent not in self._workers.agents:
             event.set()
         else:
             event.clear()
 
     # what happens in contexts
 
-    def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
-        """Act on a context's confirmed state: free its worker, stop its run, offer what waits."""
-        document = live.replica.state.document
-        run = active_run(document)
-        holder = self._workers.holder(live.id)
-        if run is None:
-            told = live.id in self._stopping
-            self._stopping.discard(live.id)
-            self._cancel_timer(live.id)
-            if holder is not None and live.id not in self._starting:
-                self._release(live.id, holder, document["run"], told)
-        elif run["status"] == "stopping":
-            self._stop(live.id, run, holder)
-        elif holder is None and live.id not in self._timers and run["worker"] != "":
-            self._orphaned(live.id)
-        if self._waits(document):
-            self.offer(live.id, document["agent"])
+    def loaded(self, live: LiveContext) -> None:
+        """It became live, or stands on another state now: what was known of it before does not count."""
+        self._offers.forget(live.id)
+        self.changed(live)
+
+    def changed(self, live: LiveContext, *, own: bool = True) -> None:
+        """Act on a context's confirmed state. ``own``: this node appended the change; what waits is offered by that one."""
+        self._runs.changed(live)
+        early = self._early.pop(live.id, None) if waits(live.replica.state.document) else None
+        if early is not None:
+            self._background.run(self._start(early))
+        else:
+            self._offers.look(live, own=own)
 
     def closed(self, live: LiveContext) -> None:
         """A context was removed: its run must not go on."""
-        id, run = live.id, live.replica.state.document.get("run")
-        self._cancel_timer(id)
-        self._stopping.discard(id)
-        self._offered.pop(id, None)
-        holder = self._drop_hold(id)
-        if holder is not None and run is not None:
-            self._background.run(holder.control(_order(id, run, "stop")))
+        self.forget(live.id)
+        self._runs.closed(live)
 
-    def _waits(self, document: dict[str, Any]) -> bool:
-        return bool(document["queue"]) and active_run(document) is None and not document["paused"]
+    def forget(self, id: str) -> None:
+        """A context is live here no longer."""
+        self._offers.forget(id)
+        self._early.pop(id, None)
 
-    def _release(self, id: str, holder: Worker, run: dict[str, Any] | None, told: bool) -> None:
-        self._drop_hold(id)
-        if run is not None and run["status"] in ("stopped", "interrupted") and not told:  # by others: it must not go on
-            self._background.run(holder.control(_order(id, run, "stop")))
+    async def offer_first(self, live: LiveContext) -> None:
+        """Let a context wait for its agent before it gets a message, so that a crash in between cannot lose that. Raises
+        Unavailable."""
+        await self._offers.offer_first(live)
 
-    def _drop_hold(self, id: str) -> Worker | None:
-        """Nobody executes a context's run any more. Returns who did."""
-        holder = self._workers.drop(id)
-        if holder is not None:
-            self._look_for_room(holder.agent)
-        return holder
+    # nodes that are gone
 
-    def _stop(self, id: str, run: dict[str, Any], holder: Worker | None) -> None:
-        if id in self._stopping:
-            return
-        self._stopping.add(id)
-        if holder is None:
-            self._background.run(self._end(id, run, "stopped", "its worker was away"))
-            return
-        self._background.run(holder.control(_order(id, run, "stop")))
-        self._cancel_timer(id)
-        self._timers[id] = asyncio.get_running_loop().call_later(
-            self._stop_grace,
-            lambda: self._background.run(self._end(id, run, "stopped", "the agent did not stop in time")),
-        )
+    async def node_died(self, node: str, missed: float) -> None:
+        """A node is gone, and this one has missed it for some seconds: the workers of its runs have what is left of the grace
+        to come back, at any node. Raises Unavailable."""
+        for live in self._contexts:
+            self._runs.left_by(node, live, missed)
+            self._offers.look(live, own=True)  # it may have died before it offered what it was to offer
+        if self._presence.is_first:
+            self._left_behind.call()
+        for id in await self._record.runs_of(node):
+            live_now = await self._open(id)
+            if live_now is not None:
+                self._runs.left_by(node, live_now, missed)
 
-    def _orphaned(self, id: str) -> None:
-        """An active run that nobody here executes."""
-        live = self._contexts.live.get(id)
-        run = active_run(live.replica.state.document) if live is not None else None
-        if run is None:
-            return
-        self._cancel_timer(id)
-        if run["status"] == "stopping":
-            self._background.run(self._end(id, run, "stopped", "its worker went away"))
-            return
-        self._timers[id] = asyncio.get_running_loop().call_later(
-            self._grace, lambda: self._background.run(self._end(id, run, "interrupted", "its worker went away"))
-        )
+    def was_late(self) -> None:
+        """Others may have taken this node for dead, and forgotten which runs it has."""
+        self._runs.notes.again()
 
-    def _cancel_timer(self, id: str) -> None:
-        timer = self._timers.pop(id, None)
-        if timer is not None:
-            timer.cancel()
+    async def _look_through(self) -> None:
+        """Open what nobody looks after: contexts whose hashes are behind, or whose run is no living node's. Raises
+        Unavailable."""
+        left = await self._record.unmirrored()
+        others = {id for node in self._presence.others for id in await self._record.runs_of(node)}
+        for id in left:
+            if id not in others:
+                await self._open(id)
 
-    async def _end(self, id: str, run: dict[str, Any], status: str, error: str, *, again: bool = False) -> None:
-        self._timers.pop(id, None)
-        ref = RunRef(run["id"], run["fence"])
-        body = RunEnd(context=id, run=ref, status=status, error=error, again=again)  # type: ignore[arg-type]
-        answer = await self._contexts.request(self._contexts.stamp(body, HUB))
-        if isinstance(answer, HubError):
-            _log.info("run %s of context %s had ended: %s", ref.id, id, answer.message)
+    async def _open(self, id: str) -> LiveContext | None:
+        """A context, or None if there is none that can be read. Raises Unavailable."""
+        try:
+            return await self._contexts.open(id)
+        except HubError as error:
+            if error.retryable:
+                raise
+            return None
 
     # work
-
-    def offer(self, id: str, agent: str | None) -> None:
-        """Let a context wait for its agent, on the agent's stream."""
-        if self._offered.get(id) != (agent or self._default_agent):
-            self._background.run(self._offer(id, agent or self._default_agent))
-
-    async def offer_first(self, id: str, agent: str | None) -> None:
-        """The same before the message is appended, so that a crash in between cannot lose it. Raises Unavailable."""
-        if self._offered.get(id) != (agent or self._default_agent):
-            await self._offer(id, agent or self._default_agent)
-
-    async def _offer(self, id: str, agent: str) -> None:
-        self._offered[id] = agent
-        try:
-            await self._record.offer(agent, id)
-        except Unavailable:
-            if self._offered.get(id) == agent:
-                del self._offered[id]
-            raise
 
     async def _take_forever(self, agent: str) -> None:
         """Take work while there are workers, and one of them has room."""
@@ -238,55 +229,84 @@ class Dispatch:
                 if work is not None:
                     await self._start(work)
             except Unavailable:
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(RETRY)
             except Exception:
                 _log.exception("taking work of agent %s", agent)
                 await asyncio.sleep(0.5)
         del self._room[agent], self._loops[agent]
 
     async def _start(self, work: Work) -> None:
-        """Start the run of a context that waits, at the worker with the most room."""
-        if self._offered.get(work.context) == work.agent:
-            del self._offered[work.context]
-        try:
-            live = await self._contexts.open(work.context)
-        except NotFound:
-            live = None
-        if live is None or not self._waits(live.replica.state.document):
-            if work.age > DROP_AFTER:  # until then the message may be on its way into the record; the item comes again
-                await self._record.done(work)
+        """Start the run of a context that waits, at the worker with the most room. Raises Unavailable."""
+        self._offers.forget(work.context)
+        live = await self._waiting(work)
+        if live is None or self._runs.expects(live.id):  # in the second case the item comes again, in vain
             return
-        if (live.replica.state.document["agent"] or self._default_agent) != work.agent:
-            self.offer(work.context, live.replica.state.document["agent"])  # it has another agent now
+        agent = self._offers.agent_of(live.replica.state.document)
+        worker = None if self._draining else self._workers.pick(agent, live.id)
+        if agent != work.agent or self._draining or self._workers.pick(agent) is None:
+            await self._offers.again(live.id, agent)  # it has another agent now, or nobody has room any more
             await self._record.done(work)
-            return
-        worker = self._workers.pick(work.agent, work.context)
-        if worker is None:
-            if self._workers.pick(work.agent) is None:  # nobody has room any more: it goes back to the line
-                await self._offer(work.context, work.agent)
-                await self._record.done(work)
-            return  # else nobody of those who have may be given it; the item comes again
-        start = RunStart(context=work.context, agent=work.agent, worker=worker.name, node=self._node)
-        self.hold(work.context, worker)
-        self._starting.add(work.context)
+        elif worker is not None:  # else nobody of those with room may be given it; the item comes again
+            await self._start_at(worker, live, work)
+
+    async def _waiting(self, work: Work) -> LiveContext | None:
+        """The context of an item, if it waits. Else the message may be on its way into the record: the item comes again,
+        until it is too old for that."""
+        live = await self._open(work.context)
+        if live is not None and waits(live.replica.state.document):
+            return live
+        if live is not None:
+            self._early[live.id] = work
+        if work.age > DROP_AFTER:
+            if live is not None:
+                await self._contexts.compare([live])  # perhaps this node has only not heard of the message
+                if self._early.pop(live.id, None) is None:
+                    return None  # it has: the run is being started
+            await self._record.done(work)
+        return None
+
+    async def _start_at(self, worker: Worker, live: LiveContext, work: Work) -> None:
+        self._runs.hold(live.id, worker)
+        self._runs.expect(live.id)
+        start = RunStart(
+            context=live.id, agent=work.agent, worker=worker.name, node=self._node, key=f"start/{work.item}"
+        )
         try:
-            answer = await self._contexts.request(self._contexts.stamp(start, HUB))
+            answer = await self._append_start(self._contexts.stamp(start, HUB))
         finally:
-            self._starting.discard(work.context)
-        self._look_for_room(work.agent)
-        if isinstance(answer, HubError):
-            if self._workers.holder(work.context) is worker:
-                self._drop_hold(work.context)
-            _log.warning("context %s: no run could start: %s", work.context, answer.message)
-        else:
+            self._runs.arrived(live.id)
+        if not isinstance(answer, HubError):
+            self._runs.look(live.id)
+            self._look_for_room(work.agent)
             self._background.run(self._hand_over(live, worker, answer))
+        else:
+            _log.info("context %s: no run started: %s", live.id, answer.message)
+            if self._workers.holder(live.id) is worker:
+                self._runs.drop(live.id)
+            self._runs.look(live.id)
+            if answer.retryable:
+                return  # the item comes again
         await self._record.done(work)
+
+    async def _append_start(self, request: Request) -> Answer:
+        """The answer to the start of a run. While the record is away nobody knows what became of it: the same request says so
+        later."""
+        while True:
+            try:
+                await self._runs.notes.hold(request.body.context)
+                answer = await self._contexts.request(request)
+            except Unavailable as error:
+                answer = error
+            if not isinstance(answer, Unavailable):
+                return answer
+            await asyncio.sleep(RETRY)
 
     async def _hand_over(self, live: LiveContext, worker: Worker, answer: dict[str, Any]) -> None:
         run = live.replica.state.document["run"]
         if run is None or run["id"] != answer["run"]["id"] or run["status"] not in ACTIVE:
             if self._workers.holder(live.id) is worker:  # it ended before it was handed over
-                self._drop_hold(live.id)
+                self._runs.drop(live.id)
+            self._runs.look(live.id)
             return
         payload = {
             "context": live.id,
@@ -302,6 +322,7 @@ class Dispatch:
 
     async def _not_taken(self, live: LiveContext, worker: Worker, run: dict[str, Any], error: Any) -> None:
         """The worker refused a run, or did not say that it has it: the messages wait again, a little longer each time."""
+        missed = Missed.of(live.id, run)
         error = error if isinstance(error, dict) else {}
         if error.get("code") == Unavailable.code:
             self._let_rest(worker)
@@ -311,11 +332,11 @@ class Dispatch:
         if self._workers.holder(live.id) is not worker:  # it went away, and perhaps came back with the run
             return
         if error.get("code") != Unavailable.code:  # else it may have the run all the same, and is told to stop
-            self._drop_hold(live.id)
+            self._runs.drop(live.id)
         if error.get("retryable") is False:
-            await self._end(live.id, run, "failed", message)
+            await self._runs.ends.end(missed, "failed", message)
         else:
-            await self._end(live.id, run, "interrupted", message, again=True)
+            await self._runs.ends.end(missed, "interrupted", message, again=True)
 
     def _let_rest(self, worker: Worker) -> None:
         if worker not in self._workers.resting:
@@ -326,7 +347,3 @@ class Dispatch:
     def _rested(self, worker: Worker) -> None:
         self._workers.resting.discard(worker)
         self._look_for_room(worker.agent)
-
-
-def _order(id: str, run: dict[str, Any], action: str) -> dict[str, Any]:
-    return {"context": id, "run": {"id": run["id"], "fence": run["fence"]}, "action": action}

@@ -13,9 +13,9 @@ from hub.core.position import Position
 from hub.core.requests import Author, LogAdd, Request, RunOpen
 from hub.core.times import iso
 from hub.node.audience import owned_snapshot
-from hub.node.dispatch import HUB
 from hub.node.live import Answer, LiveContext
 from hub.node.node import Node
+from hub.node.rights import HUB
 from hub.node.tasks import Background
 from hub.wire.messages import NoticePost
 
@@ -112,16 +112,21 @@ class NodeLink:
             self._submit(context, live, request)
 
     def _submit(self, context: Linked, live: LiveContext, request: Request) -> None:
+        opens = isinstance(request.body, RunOpen)
+
         def done(answer: Answer) -> None:
             key = request.body.key or ""
+            if opens:
+                self._node.dispatch.opened(live.id, answer, self._worker)
             if isinstance(answer, HubError):
                 context.refused(key, answer)
             else:
                 context.answered(key, Position(answer["epoch"], answer["seq"]), answer)
-                if isinstance(request.body, RunOpen):
-                    self._node.dispatch.hold(live.id, self._worker)
             self._loop.call_soon(self._pump, context)
 
+        if opens:
+            request.node = self._node.name
+            self._node.dispatch.expect_own(live.id)
         self._node.contexts.submit(live, request, done)
 
     # the whole hub
@@ -130,7 +135,7 @@ class NodeLink:
         self._soon(lambda: self._background.run(self._broadcast(id, op)))
 
     async def _broadcast(self, id: str, op: LogAdd) -> None:
-        await self._node.broadcast(id, op, lambda live: True)
+        await self._node.broadcasts.broadcast(id, op, None)
 
     def post_notice(self, notice: dict[str, Any]) -> None:
         self._soon(lambda: self._background.run(self._post_notice(notice)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
-from itertools import count, takewhile
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple, Protocol
 
 from hub.core.changes import ROOT, Change, RecordEntry
-from hub.core.contexts import row_of
-from hub.core.errors import HubError, Internal, Overloaded, Removed, Unavailable
+from hub.core.errors import HubError, Internal, Overloaded, Removed, TooLarge, Unavailable
 from hub.core.limits import Limits
 from hub.core.position import Position
 from hub.core.replica import Pending, Replica
@@ -19,6 +20,7 @@ from hub.core.requests import Request
 from hub.core.state import ContextState, DoesNotFit
 from hub.fanout.ring import Budget
 from hub.node.audience import Audience
+from hub.node.recent import packed, unpacked
 from hub.record.port import Append, Appended, Loaded, Outcome
 
 _log = logging.getLogger(__name__)
@@ -28,6 +30,10 @@ WAITING_BYTES = 8 * 1024 * 1024
 MOST_REQUESTS = 256
 MOST_BYTES = 524_288
 """What goes together into one append."""
+FIRST_PIECE = 16
+"""Requests of an append after one that was stale: the less there is to work out, the sooner it is there."""
+MOST_HEARD = 64
+"""Entries of others that are kept while an append is under way; more of them are read from the record."""
 
 Answer = dict[str, Any] | HubError
 Done = Callable[[Answer], None]
@@ -47,13 +53,37 @@ class _InFlight(NamedTuple):
     asked: list[tuple[Waiting, Pending | HubError]]
 
 
+class EntryIds:
+    """Ids that no other entry of any node has. Those of one node begin alike."""
+
+    def __init__(self) -> None:
+        self.prefix = f"{secrets.token_urlsafe(9)}."
+        self._numbers = count(1)
+
+    def new(self) -> str:
+        """The next one."""
+        return f"{self.prefix}{next(self._numbers)}"
+
+
+class Settled(Enum):
+    """What is to be done after an append's outcome was taken."""
+
+    DONE = auto()
+    LOAD = auto()  # the record must be loaded: it does not go on from here
+    LOST = auto()  # the record lost something that this node holds, and has no other epoch yet
+
+
 class Watcher(Protocol):
     """Who in the node acts on what happened in a context: rows, dispatch of runs, the hashes."""
 
     def loaded(self, live: LiveContext, loaded: Loaded | None) -> None:
         """It became live, or stands on what the record has now. None: it is about to be created."""
 
-    def changed(self, live: LiveContext, changes: list[Change]) -> None: ...
+    def changed(self, live: LiveContext, changes: list[Change], *, own: bool) -> None:
+        """``own``: this node appended them."""
+
+    def answered(self, live: LiveContext, kept: bytes) -> None:
+        """Requests were answered by changes that the record has: the ``kept`` ones, packed (hub/node/recent.py)."""
 
     def gone(self, live: LiveContext, reason: str) -> None: ...
 
@@ -61,7 +91,9 @@ class Watcher(Protocol):
 class LiveContext:
     """The node's copy of a context. ``prepare`` works out what waits, ``settle`` takes the record's outcome."""
 
-    def __init__(self, id: str, loaded: Loaded | None, limits: Limits, watcher: Watcher, budget: Budget) -> None:
+    def __init__(
+        self, id: str, loaded: Loaded | None, limits: Limits, watcher: Watcher, budget: Budget, ids: EntryIds
+    ) -> None:
         state = loaded.state if loaded else ContextState(Position(secrets.token_urlsafe(6), 0))
         self.id = id
         self.replica = Replica(state, limits, keyed=True)
@@ -74,25 +106,39 @@ class LiveContext:
         self.waiting: list[Waiting] = []
         self.waiting_bytes = 0
         self.audience = Audience(id, self.replica, budget)
-        self.row = row_of(state.document) if loaded else None
-        self.row_version = state.position
+        self.owner = state.document["user_id"] if loaded else None
+        """Whose it is, as far as viewers were told."""
         self.touched = asyncio.get_running_loop().time()
         self.created: asyncio.Future[None] | None = None if loaded else asyncio.get_running_loop().create_future()
         self.closed: str | None = None
+        self.doubted = False
+        """Whether the record may have another end: the next append, or a comparison, tells."""
+        self.unseen = False
+        """Whether this node has not compared its end for so long that a missing context may have been removed."""
+        self.yields = False
+        """Whether another writer goes first once."""
+        self.recent: list[bytes] = []
+        """What was answered not long ago, append by append, as far as the node keeps it (hub/node/recent.py)."""
         self._watcher = watcher
+        self._ids = ids
         self._in_flight: _InFlight | None = None
-        self._untold: list[tuple[list[Change], list[Pending]]] = []
+        self._stale = False  # the last append was
+        self._heard: list[tuple[str, int, RecordEntry | None]] = []  # while an append is under way
+        self._untold: list[tuple[list[Change], list[Pending], bool]] = []
 
     # requests
 
     def submit(self, request: Request, done: Done, size: int, deadline: float) -> None:
         """Let a request wait for the next append. ``done`` gets its answer, once."""
         if self.closed is not None:
-            done(Removed(f"context {self.id!r} was removed"))
+            done(self._last_answer(request) or Removed(f"context {self.id!r} was removed"))
+        elif size > WAITING_BYTES:
+            done(TooLarge(f"a request of {size:,} bytes; at most {WAITING_BYTES:,} can wait", limit=WAITING_BYTES))
         elif self.waiting_bytes + size > WAITING_BYTES:
             done(Overloaded(f"context {self.id!r} has too much waiting; try again shortly"))
         else:
-            self.waiting.append(Waiting(request, done, size, deadline))
+            # Named tuples are made so on the hot path: that takes half as long.
+            self.waiting.append(tuple.__new__(Waiting, (request, done, size, deadline)))
             self.waiting_bytes += size
 
     @property
@@ -102,15 +148,21 @@ class LiveContext:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to append and nothing under way."""
-        return not self.waiting and self._in_flight is None
+        """Whether there is nothing to append or to compare, and nothing under way."""
+        return not self.waiting and self._in_flight is None and not self.doubted
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an append, or a comparison, has no outcome yet."""
+        return self._in_flight is not None
 
     def expire(self, now: float) -> None:
         """Answer what has waited too long for a record that is away. What is in flight may still happen; its key makes
         a retry safe."""
         error = Unavailable("the record cannot be reached; try again with the same key")
-        late = list(takewhile(lambda waiting: waiting.deadline <= now, self.waiting))
-        del self.waiting[: len(late)]
+        late = [waiting for waiting in self.waiting if waiting.deadline <= now]
+        if late:
+            self.waiting = [waiting for waiting in self.waiting if waiting.deadline > now]
         for waiting in late:
             self.waiting_bytes -= waiting.size
             self._give(waiting, error)
@@ -126,13 +178,17 @@ class LiveContext:
         """Work out what waits. Returns the append to send, again the same one while its outcome is not known."""
         if self._in_flight is not None:
             return self._in_flight.append
-        if not self.waiting or self.closed is not None:
+        if self.closed is not None or not (self.waiting or self.doubted):
             return None
+        self.doubted = False
         position = self.replica.position
+        if not position.seq and not self.waiting:
+            return None  # it is to be created: there is nothing to compare yet
         asked: list[tuple[Waiting, Pending | HubError]] = []
         room = MOST_BYTES
+        most = FIRST_PIECE if self._stale else MOST_REQUESTS
         for waiting in self.waiting:
-            if room <= 0 or len(asked) >= MOST_REQUESTS:
+            if room <= 0 or len(asked) >= most:
                 break
             self.waiting_bytes -= waiting.size
             room -= waiting.size
@@ -142,9 +198,11 @@ class LiveContext:
         if not position.seq and not changes:
             self._never_created(asked)
             return None
-        entry = RecordEntry(_new_entry_id(), self.tip, changes)
+        entry = tuple.__new__(RecordEntry, (self._ids.new(), self.tip, changes))
         append = Append(self.id, position, entry, self.replace, self.born)
-        self._in_flight = _InFlight(append, asked)
+        if not position.seq:
+            append.key = asked[0][0].request.body.key or ""
+        self._in_flight = tuple.__new__(_InFlight, (append, asked))
         return append
 
     def _work_out(self, request: Request) -> Pending | HubError:
@@ -165,26 +223,37 @@ class LiveContext:
             waiting.done(outcome if isinstance(outcome, HubError) else Internal("a creation without a change"))
         self.close("refused")
 
-    def settle(self, appended: Appended) -> bool:
-        """Take the outcome of the append, and give the answers; ``tell`` does the rest. Returns False if the record must be
-        loaded again."""
+    def settle(self, appended: Appended) -> Settled:
+        """Take the outcome of the append, and give the answers; ``tell`` does the rest."""
         flight = self._in_flight
         assert flight is not None
+        was_stale, self._stale = self._stale, appended.outcome is Outcome.STALE
         match appended.outcome:
             case Outcome.APPENDED:
+                self.yields = appended.wanted and not was_stale  # else the mark may be its own
                 self._confirm(flight)
+                self._follow_heard()
             case Outcome.STALE:
-                return self._catch_up(flight, appended)
+                settled = self._catch_up(flight, appended)
+                if settled is Settled.DONE:
+                    self._follow_heard()
+                return settled
             case Outcome.REMOVED:
+                if appended.entries:
+                    self._catch_up(flight, appended)
                 self.close("removed")
             case Outcome.FAILED:
                 self.replica.take_back()
                 self.audience.forget_prepared()
                 self._in_flight = None
                 self._answer(flight, appended.error or Internal("the record refused the append"))
+                self._follow_heard()
+                if not flight.append.entry.changes:
+                    return Settled.LOAD
+                self.doubted = True  # perhaps it has what this node cannot read
             case Outcome.EXISTS | Outcome.EPOCH | Outcome.MISSING:
-                return False
-        return True
+                return Settled.LOAD
+        return Settled.DONE
 
     def _confirm(self, flight: _InFlight) -> None:
         self._in_flight = None
@@ -196,8 +265,24 @@ class LiveContext:
             self.created.set_result(None)
             self.created = None
         self._answer(flight)
+        self._keep(flight)
         if changes:
-            self._untold.append((changes, pending))
+            self._untold.append((changes, pending, True))
+
+    def _keep(self, flight: _InFlight) -> None:
+        """What was answered is kept for a while, also what was known already: the record may lose it yet."""
+        at = self.replica.position
+        kept: list[tuple[int, Request]] = []
+        for waiting, outcome in flight.asked:
+            if isinstance(outcome, HubError):
+                continue
+            change = outcome.worked.change
+            if change is not None:
+                kept.append((change.position.seq, waiting.request))
+            elif outcome.worked.duplicate:
+                kept.append((at.seq, waiting.request))
+        if kept:
+            self._watcher.answered(self, packed(at.epoch, kept))
 
     def _answer(self, flight: _InFlight, error: HubError | None = None) -> None:
         for waiting, outcome in flight.asked:
@@ -207,8 +292,7 @@ class LiveContext:
             elif isinstance(outcome, HubError):
                 answer = outcome
             else:
-                worked = outcome.worked
-                answer = {**worked.result, "duplicate": True} if worked.duplicate else worked.result
+                answer = _answer_of(outcome)
             self._give(waiting, answer)
 
     def _give(self, waiting: Waiting, answer: Answer) -> None:
@@ -220,39 +304,88 @@ class LiveContext:
     def tell(self) -> None:
         """Tell everybody what was confirmed."""
         untold, self._untold = self._untold, []
-        for changes, pending in untold:
+        for changes, pending, own in untold:
             self.audience.tell(changes, pending)
             if self.replica.state.closed is not None:
                 self.close(self.replica.state.closed)
             else:
-                self._watcher.changed(self, changes)
+                self._watcher.changed(self, changes, own=own)
 
-    def _catch_up(self, flight: _InFlight, appended: Appended) -> bool:
+    def _last_answer(self, request: Request) -> Answer | None:
+        """The outcome of a request that was applied before the context ended: the end itself, asked for again."""
+        if self.replica.state.closed is None:
+            return None
+        outcome = self._work_out(request)
+        return outcome if isinstance(outcome, HubError) else _answer_of(outcome)
+
+    # what others append
+
+    def heard(self, epoch: str, last: int, entry: RecordEntry | None) -> None:
+        """The record has another end, as was told by who appended. An entry that fits is applied; anything else that is not
+        known makes this context doubted."""
+        if self._in_flight is None:
+            self._follow(epoch, last, entry)
+        elif len(self._heard) < MOST_HEARD:  # which of both came first shows when the append is settled
+            self._heard.append((epoch, last, entry))
+        else:
+            self.doubted = True
+
+    def _follow_heard(self) -> None:
+        heard, self._heard = self._heard, []
+        for epoch, last, entry in heard:
+            self._follow(epoch, last, entry)
+
+    def _follow(self, epoch: str, last: int, entry: RecordEntry | None) -> None:
+        at = self.replica.position
+        if self.closed is not None or self.doubted:
+            return
+        if epoch == at.epoch and (last < at.seq or (last == at.seq and (entry is None or entry.id == self.tip))):
+            return  # known already
+        if entry is None or epoch != at.epoch or entry.before != self.tip or not self._apply(entry):
+            self.doubted = True
+        else:
+            self.tell()
+
+    def _apply(self, entry: RecordEntry) -> bool:
+        """Apply another's entry that is the next one. False if it does not fit, which makes this state worthless."""
+        try:
+            for change in entry.changes:
+                self.replica.follow(change)
+        except DoesNotFit:
+            _log.exception("context %s: an entry does not fit", self.id)
+            return False
+        self.tip = entry.id
+        self._untold.append((entry.changes, [], False))
+        return True
+
+    def _catch_up(self, flight: _InFlight, appended: Appended) -> Settled:
         """Others appended: take back, apply theirs, and let the waiting requests be worked out again. An entry of one's own
         means that only its answer was lost."""
-        if not appended.entries:
-            return False
+        if self._is_other_history(appended.entries):
+            return Settled.LOST
+        self.doubted = self.doubted or appended.more
         for entry in appended.entries:
             if entry.before != self.tip:
-                return False
+                return Settled.LOAD
             if self._in_flight is not None and entry.id == flight.append.entry.id:
                 self._confirm(flight)
                 self.tell()
                 continue
             if self._in_flight is not None:
                 self._give_back(flight)
-            try:
-                for change in entry.changes:
-                    self.replica.follow(change)
-            except DoesNotFit:
-                _log.exception("context %s: an entry does not fit", self.id)
-                return False
-            self.tip = entry.id
-            self._untold.append((entry.changes, []))
+            if not self._apply(entry):
+                return Settled.LOAD
             self.tell()
         if self._in_flight is not None:
             self._give_back(flight)
-        return True
+        return Settled.DONE
+
+    def _is_other_history(self, entries: Sequence[RecordEntry]) -> bool:
+        """Whether the record does not continue what this node holds, in the same epoch: so it lost that. One that begins
+        later than the next change was only trimmed."""
+        if not entries:
+            return True
+        return entries[0].before != self.tip and entries[0].changes[0].position == self.replica.position.after()
 
     def _give_back(self, flight: _InFlight) -> None:
         """The requests in flight wait again, in front of the others; their entry is forgotten."""
@@ -263,22 +396,49 @@ class LiveContext:
         self.waiting_bytes += sum(waiting.size for waiting, _ in flight.asked)
 
     def start_over(self, loaded: Loaded, reason: str) -> None:
-        """The record's state counts: stand on it, and work out again what waits. Viewers get a snapshot with the reason."""
+        """The record's state counts: stand on it, and work out again what waits, and before that what this node had answered
+        and the record may have lost. Viewers get a snapshot with the reason."""
         flight = self._in_flight
-        if flight is not None:
-            if loaded.tip == flight.append.entry.id:  # it was appended, only the answer was lost
-                self._answer(flight)
-                self.replica.take_back()
-                self._in_flight = None
-            else:
-                self._give_back(flight)
+        appended = flight is not None and loaded.tip == flight.append.entry.id  # only the answer was lost
+        if flight is not None and appended:
+            self._answer(flight)
+            self.replica.take_back()
+            self._in_flight = None
+        elif flight is not None:
+            self._give_back(flight)
+        self._heard = []
+        self.doubted = self._stale = False
+        lost = [Waiting(request, _ignore, request.size, inf) for request in self._lost(loaded)]
+        self.waiting[:0] = lost
+        self.waiting_bytes += sum(waiting.size for waiting in lost)
         self.replica = Replica(loaded.state, self.replica.limits, keyed=True)
         self.tip, self.born = loaded.tip, loaded.born
+        if flight is not None and appended:
+            self._keep(flight)
         if self.created is not None:
             self.created.set_result(None)
             self.created = None
         self.audience.start_over(self.replica, reason)
         self._watcher.loaded(self, loaded)
+
+    def _lost(self, loaded: Loaded) -> list[Request]:
+        """What was answered here in the epoch that ended, and may not be in the record, in order. A key tells for
+        itself; without one a request is lost for sure if its position is past what the record kept."""
+        before, now = self.replica.position, loaded.state.position
+        if before.epoch == now.epoch:
+            return []
+        kept_to: float = now.seq
+        if loaded.since:
+            since = Position.parse(loaded.since)
+            kept_to = since.seq if since.epoch == before.epoch else inf
+        lost = [
+            request
+            for kept in self.recent
+            for at, request in unpacked(kept)
+            if at.epoch == before.epoch and (request.body.key is not None or at.seq > kept_to)
+        ]
+        self.recent.clear()
+        return lost
 
     def hand_over(self) -> list[Waiting]:
         """Everything that waits, unanswered, for another copy of this context to take."""
@@ -288,18 +448,14 @@ class LiveContext:
         self.waiting_bytes = 0
         return requests
 
-    def close(self, reason: str) -> None:
-        """The context ended; what waits gets the reason."""
+    def close(self, reason: str, error: HubError | None = None) -> None:
+        """The context ended, here at least; what waits gets the ``error``, by default that it was removed."""
         if self.closed is not None:
             return
         self.closed = reason
-        error_for_all = Removed(f"context {self.id!r} was removed")
-        flight, self._in_flight = self._in_flight, None
-        if flight is not None:
-            self.replica.take_back()
-            self._answer(flight, error_for_all)
+        error_for_all = error or Removed(f"context {self.id!r} was removed")
         for waiting in self.hand_over():
-            self._give(waiting, error_for_all)
+            self._give(waiting, self._last_answer(waiting.request) or error_for_all)
         if self.created is not None:
             self.created.set_result(None)
             self.created = None
@@ -307,13 +463,9 @@ class LiveContext:
         self._watcher.gone(self, reason)
 
 
-_PROCESS: Final = secrets.token_urlsafe(9)
-_numbers = count(1)
-
-
-def _new_entry_id() -> str:
-    """An id that no other entry of any process has."""
-    return f"{_PROCESS}.{next(_numbers)}"
+def _answer_of(outcome: Pending) -> dict[str, Any]:
+    worked = outcome.worked
+    return {**worked.result, "duplicate": True} if worked.duplicate else worked.result
 
 
 def touches_document(changes: Iterable[Change]) -> bool:

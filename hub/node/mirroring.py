@@ -7,7 +7,7 @@ import contextlib
 import heapq
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hub.core.changes import Change
@@ -15,13 +15,15 @@ from hub.core.errors import Unavailable
 from hub.node.contexts import Contexts
 from hub.node.live import LiveContext
 from hub.node.tasks import end_tasks
-from hub.record.mirror import MirrorState
+from hub.record.mirror import SMALL_SECONDS, MirrorState
 from hub.record.port import Loaded, MirrorWrite, Record
 
 _log = logging.getLogger(__name__)
 
 GROUP: Final = 64
 """Contexts whose hashes are written together."""
+STILL: Final = 2.0
+"""Seconds for which the hashes of what another node appended may stand still; then this node writes them."""
 AHEAD: Final = 0.02
 """Seconds that a context may be written before its time, when another one is due: few large calls cost less than many."""
 
@@ -33,6 +35,7 @@ class Mirroring:
         self._record = record
         self._contexts = contexts
         self._states: dict[str, MirrorState] = {}
+        self._others: dict[str, float] = {}  # where others appended since the last write: until when it is theirs
         self._due: list[tuple[float, str]] = []
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -54,11 +57,14 @@ class Mirroring:
             _log.warning("the record is away; the hashes will follow at the next start")
 
     def loaded(self, live: LiveContext, loaded: Loaded | None) -> None:
-        """A context became live."""
+        """A context became live. What its hashes lack may be on its way from who appended it."""
         self._states[live.id] = state = MirrorState.of(loaded, self._now()) if loaded else MirrorState()
+        if state.behind:
+            self._others[live.id] = self._now() + STILL
         self._plan(live.id, state)
 
-    def changed(self, live: LiveContext, changes: Sequence[Change]) -> None:
+    def changed(self, live: LiveContext, changes: Sequence[Change], *, own: bool) -> None:
+        """``own``: this node appended them, so it writes them."""
         state = self._states.get(live.id)
         if state is None:
             state = self._states[live.id] = MirrorState()
@@ -66,19 +72,31 @@ class Mirroring:
         before = state.due_at
         for change in changes:
             state.note(change, now)
-        if state.due_at is not None and (before is None or state.due_at < before):
+        waited = self._others.get(live.id)
+        if not own:
+            self._others[live.id] = now + STILL if waited is None else waited
+        elif waited is not None:
+            self._others[live.id] = 0.0
+        if state.due_at is not None and (before is None or state.due_at < before or (own and waited)):
             self._plan(live.id, state)
 
+    async def settle(self, ids: Sequence[str]) -> None:
+        """Write all that the hashes of contexts lack, and keep a short stream: they are to leave memory. Raises
+        Unavailable."""
+        await self._write(ids, everything=True)
+
     def behind(self, id: str) -> bool:
+        """Whether the hashes lack something, or may."""
         state = self._states.get(id)
-        return state is not None and state.behind
+        return state is not None and (state.behind or state.busy)
 
     def forget(self, id: str) -> None:
         self._states.pop(id, None)
+        self._others.pop(id, None)
 
-    def _plan(self, id: str, state: MirrorState) -> None:
+    def _plan(self, id: str, state: MirrorState, earliest: float = 0.0) -> None:
         if state.due_at is not None:
-            heapq.heappush(self._due, (state.due_at, id))
+            heapq.heappush(self._due, (max(state.due_at, self._others.get(id, 0.0), earliest), id))
             if self._due[0][1] == id:
                 self._wanted.set()
 
@@ -99,7 +117,7 @@ class Mirroring:
         while self._due and len(ids) < GROUP and self._due[0][0] <= until:
             ids[heapq.heappop(self._due)[1]] = None
         try:
-            await self._write(ids)
+            await self._write(list(ids))
         except Unavailable:
             await asyncio.sleep(0.2)
             for id in ids:
@@ -107,8 +125,9 @@ class Mirroring:
         except Exception:
             _log.exception("writing the hashes of %s", ", ".join(ids))
 
-    async def _write(self, ids: Iterable[str], *, everything: bool = False) -> None:
+    async def _write(self, ids: Sequence[str], *, everything: bool = False) -> None:
         """Write what is due of these contexts, together."""
+        ids = await self._without_others(ids, everything)
         writes: list[tuple[MirrorState, MirrorWrite]] = []
         now = self._now()
         for id in ids:
@@ -116,7 +135,7 @@ class Mirroring:
             if state is None or live is None or live.closed is not None:
                 continue
             write = None
-            if state.due(now + AHEAD) or (everything and state.behind):
+            if not state.busy if everything else state.due(now + AHEAD):
                 with live.replica.confirmed() as confirmed:
                     write = state.write(confirmed, now, everything=everything)
             if write is None:
@@ -133,6 +152,42 @@ class Mirroring:
             for (state, _), fine in zip(writes, done, strict=True):
                 state.wrote(fine, now)
         for (state, write), fine in zip(writes, done, strict=True):
-            if not fine and (there := await self._record.mirrored(write.context)) is not None:
-                state.moved(*there)
-            self._plan(write.context, state)
+            if fine and state.mirrored == write.position.seq:
+                self._others.pop(write.context, None)
+            if fine:
+                self._plan(write.context, state)
+            else:
+                await self._refused(state, write)
+
+    async def _refused(self, state: MirrorState, write: MirrorWrite) -> None:
+        """Somebody else wrote, or it was this node's and the answer was lost; or the record is not what this node thinks."""
+        [there] = await self._record.mirrored([write.context])
+        now, live = self._now(), self._contexts.live.get(write.context)
+        if live is None or self._states.get(write.context) is not state:
+            return
+        if there is None or there[0] == write.base:
+            self._contexts.doubt(live)
+        else:
+            state.moved(*there, now)
+        self._plan(write.context, state, now + SMALL_SECONDS)
+
+    async def _without_others(self, ids: Sequence[str], everything: bool) -> list[str]:
+        """Those of the contexts that this node writes now. Where others appended, the hashes are looked at first: as long as
+        they move, somebody writes them."""
+        mine = [id for id in ids if id not in self._others]
+        theirs = [id for id in ids if id in self._others]
+        found = await self._record.mirrored(theirs) if theirs else []
+        for id, there in zip(theirs, found, strict=True):
+            until, state = self._others.get(id), self._states.get(id)
+            if there is None or until is None or state is None:
+                continue
+            before = state.mirrored
+            state.moved(*there, self._now())
+            if not state.behind:
+                self._others.pop(id, None)
+            elif until and state.mirrored != before and not everything:
+                self._others[id] = self._now() + STILL
+                self._plan(id, state)
+            else:
+                mine.append(id)
+        return mine

@@ -1,9 +1,11 @@
-"""Notices: what operators and contexts announce. Kept in the record, expired by the hub, read marks a user."""
+"""Notices: what operators and contexts announce. Kept in the record, expired by the hub, read marks a user.
+
+The record tells all nodes which notice changed; each reads it and tells its own readers what differs from what they know.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +16,12 @@ from hub.core.requests import Role
 from hub.core.times import iso, seconds
 from hub.node.rights import Identity
 from hub.node.rows import RowTopic
+from hub.node.tasks import Upkeep
 from hub.record.port import Record
 from hub.wire.messages import NoticePost
 
-_log = logging.getLogger(__name__)
-
-RETRY = 1.0
-"""Seconds until what has expired is dropped once more, while the record is away."""
+LONGEST_PAUSE = 3600.0
+"""Seconds until the clock is looked at again, at most: it may be set."""
 MOST_OF_CONTEXTS = 100
 """Notices of contexts that are kept; the oldest go. Operators' stay until they expire or are cleared."""
 
@@ -33,34 +34,38 @@ class Notices:
         self._record = record
         self._time = time
         self._position = Position(secrets.token_urlsafe(6), 0)
-        self._notices: dict[str, dict[str, Any]] = {}
+        self._notices: dict[str, dict[str, Any]] = {}  # in the order in which they were put
         self._versions: dict[str, Position] = {}
         self._later: set[str] = set()  # those whose time has not begun
+        self._told: dict[str, None] = {}  # those that changed in the record, and must be read
+        self._all_told = True  # any may have changed
+        self._turn = asyncio.Lock()  # what is read or kept first is taken first: nothing here goes back
+        self._reading = Upkeep("notices", self._read)
+        self._tidying = Upkeep("expired notices", self._drop_old)
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        for id, notice in sorted((await self._record.notices()).items(), key=lambda item: item[1]["created_at"]):
-            self._notices[id] = notice
-            self._move(id)
-            if not self._begun(notice):
-                self._later.add(id)
-        self._sweep()
+        """Raises Unavailable."""
+        await self._read()
 
     async def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._reading.end()
+        await self._tidying.end()
+
+    # what is asked
 
     async def post(
         self, post: NoticePost, source: str, audience: str | None, posted: list[str] | None = None
     ) -> dict[str, Any]:
         """Announce; the same id again updates the notice and makes it unread. Answered once it is kept.
 
-        ``posted`` is the request's key and digest: the same again changes nothing. Raises KeyReused, InvalidRequest.
+        ``posted`` is the request's key and digest: the same again changes nothing, whichever node it was asked of. Raises
+        KeyReused, InvalidRequest, Unavailable.
         """
         id = post.id or secrets.token_hex(8)
-        there = self._notices.get(id)
+        there = await self.find(id) if posted is not None else None
         if there is not None and posted is not None and there.get("posted", [""])[0] == posted[0]:
             if there["posted"] != posted:
                 raise KeyReused(f"{post.key!r} was used for another notice; use a new key")
@@ -83,37 +88,33 @@ class Notices:
             "created_at": iso(self._time()),
             "starts_at": post.starts_at,
             "expires_at": post.expires_at,
+            "posted": posted or [secrets.token_hex(8), ""],
         }
-        if posted is not None:
-            notice["posted"] = posted
-        await self._record.put_notice(notice)
-        self._notices.pop(id, None)
-        self._notices[id] = notice
-        self._move(id)
-        if self._begun(notice):
-            self._send(id, notice)
-        else:
-            self._later.add(id)
-        old = [n["id"] for n in self._notices.values() if n["source"] == "context"][:-MOST_OF_CONTEXTS]
-        if old:
-            await self._drop(old)
-        self._sweep()
-        return {"id": id, "version": str(self._versions[id])}
+        async with self._turn:
+            await self._record.put_notice(notice)
+            self._take(id, notice)
+            version = self._versions[id]
+        self._tidying.call()
+        return {"id": id, "version": str(version)}
 
-    def see(self, id: str, identity: Identity) -> dict[str, Any]:
-        """A notice. Raises NotFound if there is no such notice that this identity may see."""
-        notice = self._notices.get(id)
+    async def find(self, id: str) -> dict[str, Any] | None:
+        """A notice, as the record has it now. Raises Unavailable."""
+        async with self._turn:
+            self._told.pop(id, None)
+            notice = await self._record.notice(id)
+            self._take(id, notice)
+        return notice
+
+    async def see(self, id: str, identity: Identity) -> dict[str, Any]:
+        """A notice. Raises NotFound if there is no such notice that this identity may see, Unavailable."""
+        notice = await self.find(id)
         if notice is None or not self._sees(identity, notice):
             raise NotFound(f"no notice {id!r}; it was cleared or it expired")
         return notice
 
     async def drop(self, id: str) -> None:
-        """Clear a notice if it is there."""
-        if id in self._notices:
-            await self._drop([id])
-
-    def get(self, id: str) -> dict[str, Any] | None:
-        return self._notices.get(id)
+        """Clear a notice if it is there. Raises Unavailable."""
+        await self._drop([id])
 
     async def rows(self, identity: Identity) -> dict[str, Any]:
         """The subscribe reply: what this identity may see now, newest first, and which of it its user has read."""
@@ -130,11 +131,63 @@ class Notices:
         if seen:
             await self._record.mark_read(identity.sub, seen)
 
+    # what the record tells
+
+    def told(self, id: str) -> None:
+        """A notice was put or dropped, by some node."""
+        self._told[id] = None
+        self._reading.call()
+
+    def missed(self) -> None:
+        """Notices may have changed that this node was not told of."""
+        self._all_told = True
+        self._reading.call()
+
+    async def _read(self) -> None:
+        """Take what the record has of all that may have changed. Raises Unavailable."""
+        try:
+            if self._all_told:
+                await self._read_all()
+            while self._told:
+                await self.find(next(iter(self._told)))
+        except Unavailable:
+            self._all_told = True
+            raise
+
+    async def _read_all(self) -> None:
+        async with self._turn:
+            self._all_told = False
+            self._told.clear()
+            there = await self._record.notices()
+            for id in self._notices.keys() - there.keys():
+                self._take(id, None)
+            for id, notice in sorted(there.items(), key=lambda item: str(item[1]["created_at"])):
+                self._take(id, notice)
+
+    def _take(self, id: str, now: dict[str, Any] | None) -> None:
+        """The record has this of a notice now; readers are told if that is another than they know of."""
+        before = self._notices.get(id)
+        if before is now or (before and now and before.get("posted") == now.get("posted")):
+            return
+        self._notices.pop(id, None)
+        if id in self._later:
+            self._later.discard(id)
+            before = None
+        self._position = self._position.after()
+        if now is None:
+            self._versions.pop(id, None)
+        else:
+            self._notices[id], self._versions[id] = now, self._position
+            self._sweep_when_due(now)
+            if not self._begun(now):
+                self._later.add(id)
+                now = None
+        self._send(id, self._position, before, now)
+
+    # who is told
+
     def _row(self, notice: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in notice.items() if name != "posted"}
-
-    def _move(self, id: str) -> None:
-        self._position = self._versions[id] = self._position.after()
 
     def _sees(self, identity: Identity, notice: dict[str, Any]) -> bool:
         if identity.role is Role.OPERATOR:
@@ -147,66 +200,79 @@ class Notices:
             return identity.covers(notice["context"])
         return True
 
-    def _send(self, id: str, notice: dict[str, Any], *, gone: bool = False) -> None:
-        row, version = None if gone else self._row(notice), self._versions[id]
+    def _send(self, id: str, version: Position, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+        """Send what is shown of a notice from now on to those who may see it. Who was shown another one before, and may not
+        see this one, is told that it is gone."""
+        if now is not None:
+            self._send_to(id, version, self._row(now), now, lambda identity: self._sees(identity, now))
+        if before is not None:
+            self._send_to(
+                id,
+                version,
+                None,
+                before,
+                lambda identity: self._sees(identity, before) and not (now and self._sees(identity, now)),
+            )
+
+    def _send_to(
+        self,
+        id: str,
+        version: Position,
+        row: dict[str, Any] | None,
+        notice: dict[str, Any],
+        sees: Callable[[Identity], bool],
+    ) -> None:
         if notice["context"] is None and notice["audience"] is None:
-            self.topic.send_everybody(id, version, row)
+            self.topic.send_everybody(id, version, row, sees)
         else:
-            self.topic.send(id, version, row, notice["audience"], lambda identity: self._sees(identity, notice))
+            self.topic.send(id, version, row, notice["audience"], sees)
 
     def _begun(self, notice: dict[str, Any]) -> bool:
         return notice["starts_at"] is None or seconds(notice["starts_at"]) <= self._time()
 
+    def _is_over(self, notice: dict[str, Any]) -> bool:
+        return notice["expires_at"] is not None and seconds(notice["expires_at"]) <= self._time()
+
     def _shows(self, notice: dict[str, Any]) -> bool:
-        ends = notice["expires_at"]
-        return self._begun(notice) and (ends is None or seconds(ends) > self._time())
+        return self._begun(notice) and not self._is_over(notice)
 
     async def _drop(self, ids: list[str]) -> None:
-        await self._record.drop_notices(ids)
-        for id in ids:
-            notice = self._notices.pop(id, None)
-            self._later.discard(id)
-            if notice is not None:
-                self._move(id)
-                self._send(id, notice, gone=True)
-                del self._versions[id]
+        if ids:
+            async with self._turn:
+                await self._record.drop_notices(ids)
+                for id in ids:
+                    self._take(id, None)
 
-    async def _drop_expired(self, ids: list[str]) -> None:
-        try:
-            await self._drop(ids)
-        except Unavailable:  # nobody is shown them; they go when the record is back
-            _log.warning("the record is away; %s expired notices stay in it for now", len(ids))
-            self._later_sweep(RETRY)
+    async def _drop_old(self) -> None:
+        """Drop those whose time is over, and those of contexts that are too many. Raises Unavailable.
 
-    def _later_sweep(self, pause: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(pause, self._sweep)
+        Another node may have dropped them, or somebody announced one anew: what the record has now counts."""
+        for id in [notice["id"] for notice in self._notices.values() if self._is_over(notice)]:
+            await self.find(id)
+        over = [notice["id"] for notice in self._notices.values() if self._is_over(notice)]
+        of_contexts = [notice["id"] for notice in self._notices.values() if notice["source"] == "context"]
+        await self._drop([*over, *(id for id in of_contexts[:-MOST_OF_CONTEXTS] if id not in over)])
+
+    def _sweep_when_due(self, notice: dict[str, Any]) -> None:
+        """Look again when a notice begins or ends, if that is yet to come or to be seen to."""
+        if self._is_over(notice):
+            self._tidying.call()
+            return
+        loop = asyncio.get_running_loop()
+        for moment in (notice["starts_at"], notice["expires_at"]):
+            if moment is not None and (pause := seconds(moment) - self._time()) > 0:
+                at = loop.time() + min(max(pause, 0.01), LONGEST_PAUSE)
+                if self._timer is None or at < self._timer.when():
+                    if self._timer is not None:
+                        self._timer.cancel()
+                    self._timer = loop.call_at(at, self._sweep)
 
     def _sweep(self) -> None:
-        """Show what begins, drop what has expired, and look again when the next of either is due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        now, due = self._time(), []
-        expired = []
+        """Show what has begun, drop what is over."""
+        self._timer = None
         for notice in self._notices.values():
-            if notice["expires_at"] is not None:
-                ends = seconds(notice["expires_at"])
-                if ends <= now:
-                    expired.append(notice["id"])
-                    continue
-                due.append(ends)
-            if notice["starts_at"] is not None:
-                begins = seconds(notice["starts_at"])
-                if begins > now:
-                    due.append(begins)
-                elif notice["id"] in self._later:
-                    self._later.discard(notice["id"])
-                    self._send(notice["id"], notice)
-        if expired:
-            task = asyncio.create_task(self._drop_expired(expired))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        if due:
-            self._later_sweep(min(max(min(due) - now, 0.01), 3600.0))
+            if notice["id"] in self._later and self._begun(notice):
+                self._later.discard(notice["id"])
+                if not self._is_over(notice):
+                    self._send(notice["id"], self._versions[notice["id"]], None, notice)
+            self._sweep_when_due(notice)

@@ -64,7 +64,9 @@ class Replay:
     @property
     def nothing_missed(self) -> bool:
         """Whether the member stands at the end already."""
-        return self._reached == self._live.replica.position
+        if self._reached != self._live.replica.position:
+            return False
+        return self.viewer.patch or not self._live.audience.owes_snapshot
 
     def end(self) -> None:
         """Send no more: the member left, or was told the whole state."""

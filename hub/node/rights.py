@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -16,6 +17,11 @@ from hub.core.requests import (
     LogUpdate,
     Role,
 )
+
+
+def covers(patterns: Iterable[str], context: str) -> bool:
+    """Whether a context's id fits one of the patterns (``*`` and ``?``)."""
+    return any(fnmatchcase(context, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Identity:
 
     def covers(self, context: str) -> bool:
         """Whether the token names the context by pattern."""
-        return any(fnmatchcase(context, pattern) for pattern in self.ctx)
+        return covers(self.ctx, context)
 
     def sees(self, context: str, user_id: str | None) -> bool:
         """Whether this identity may read a context of that user."""
@@ -49,6 +55,9 @@ class Identity:
         if self.expires_at is not None and now >= self.expires_at:
             raise Unauthorized("the token has expired; connect with a new one")
 
+
+HUB: Final = Author("hub", Role.OPERATOR)
+"""The author of what the hub asks itself."""
 
 _READS: Final = frozenset({"subscribe", "unsubscribe", "context.get", "contexts.page", "log.page", "notice.read"})
 _TALKS: Final = frozenset(

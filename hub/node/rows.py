@@ -70,11 +70,25 @@ class RowTopic:
             if room and sees(self._identities[key]):
                 self._send(event, key, room)
 
-    def send_everybody(self, id: str, version: Position, row: dict[str, Any] | None) -> None:
-        """Send a row to every reader."""
+    def send_everybody(
+        self,
+        id: str,
+        version: Position,
+        row: dict[str, Any] | None,
+        sees: Callable[[Identity], bool] = lambda identity: True,
+    ) -> None:
+        """Send a row (None: it is gone) to all groups for which ``sees`` is true."""
         event = Encoded("row", {"topic": self.topic, "id": id, "version": str(version), "row": row})
         for key, room in list(self._rooms.items()):
-            self._send(event, key, room)
+            if sees(self._identities[key]):
+                self._send(event, key, room)
+
+    def lagged(self) -> None:
+        """Rows were missed: tell every reader to read the set again."""
+        event = Encoded("hub.lagged", {"topic": self.topic})
+        for room in list(self._rooms.values()):
+            for outbox in list(room):
+                outbox.send(event)
 
     def _send(self, event: Encoded, key: AudienceKey, room: set[Outbox]) -> None:
         frames: dict[Variant, bytes] = {}

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hub.core.errors import Forbidden, HubError, Internal, NotFound, TooLarge, Unavailable
-from hub.core.requests import AnyBody, Apply, Create, Message, Role, RunOpen, Update
+from hub.core.requests import AnyBody, Apply, Create, Message, Remove, Role, RunOpen, Update
 from hub.fanout.outbox import Outbox
 from hub.node.asked import Asked
 from hub.node.contexts import WAIT
@@ -40,11 +40,12 @@ class Session:
     what it creates. A reply goes out before the change that the request made is told to anybody.
     """
 
-    __slots__ = ("_asked", "_turns", "identity", "node")
+    __slots__ = ("_asked", "_author", "_turns", "identity", "node")
 
     def __init__(self, node: Node, identity: Identity, outbox: Outbox, call: Call) -> None:
         self.node = node
         self.identity = identity
+        self._author = identity.author
         self._asked = Asked(node, identity, outbox, call)
         self._turns: dict[str, _Turn] = {}
 
@@ -120,9 +121,10 @@ class Session:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                if loop.time() >= until:
-                    raise Unavailable("the record cannot be reached; try again with the same key")
-                return await ask()
+                async with asyncio.timeout_at(until):
+                    return await ask()
+            except TimeoutError:
+                raise Unavailable("the record cannot be reached; try again with the same key") from None
             except Unavailable:
                 if self._asked.closed or loop.time() + RETRY >= until:
                     raise
@@ -131,19 +133,20 @@ class Session:
     # changes of one context
 
     def _change(self, body: AnyBody, done: Done) -> None:
-        if isinstance(body, Message):
+        if isinstance(body, Apply):
+            check_operations(self.identity, body)
+        elif isinstance(body, Message):
             self._later(self._message(body, done), done)
             return
-        if isinstance(body, Create):
+        elif isinstance(body, Create):
             self._prepare_creation(body)
             self._later(self._create(body, done), done)
             return
-        if isinstance(body, Apply):
-            check_operations(self.identity, body)
+        elif isinstance(body, RunOpen):
+            self._later(self._open_run(body, done), done)
+            return
         elif isinstance(body, Update) and body.user_id is not None and self.identity.role is Role.USER:
             raise Forbidden("whose session it is can be changed by agents and operators only")
-        elif isinstance(body, RunOpen):
-            done = partial(self._run_opened, body.context, done)
         live = self.node.contexts.live.get(body.context)
         if live is None or live.created is not None or body.context in self._turns:
             self._later(self._change_in_turn(body, done), done)
@@ -154,12 +157,29 @@ class Session:
     async def _change_in_turn(self, body: AnyBody, done: Done) -> None:
         until = self._deadline()
         async with self._turn(body.context):
-            self._submit(await self._open(body.context, until), body, done)
+            try:
+                live = await self._open(body.context, until)
+            except NotFound:
+                if not isinstance(body, Remove):
+                    raise
+                done(await self._patiently(until, lambda: self._removed_before(body)))
+            else:
+                self._submit(live, body, done)
+
+    async def _removed_before(self, body: Remove) -> dict[str, Any]:
+        """The first outcome of a removal whose answer was lost. Raises NotFound if it is not that."""
+        request = self.node.contexts.stamp(body, self._author)
+        entry = await self.node.record.farewell(body.context)
+        for part in entry.changes[-1].parts if entry is not None and body.key is not None else ():
+            if part["kind"] == "key" and (part["key"], part["digest"]) == (body.key, request.digest):
+                return {**part["result"], "duplicate": True}
+        raise NotFound(f"no context {body.context!r} that you may see")
 
     async def _create(self, body: Create, done: Done) -> None:
         until = self._deadline()
         async with self._turn(body.context):
-            request = self.node.contexts.stamp(body, self.identity.author)
+            no = await self._patiently(until, self.node.contexts.next_no)
+            request = self.node.contexts.stamp(body, self._author, no)
             live = await self._patiently(until, lambda: self.node.contexts.open_for(request))
             self.node.contexts.submit(live, request, done)
 
@@ -172,12 +192,19 @@ class Session:
                 if upload is None or not self._owns(upload.owner):
                     raise NotFound(f"no upload {attachment.id!r}; it may have expired: upload the file again")
                 attachment.name, attachment.size, attachment.type = upload.name, upload.size, upload.type
-            agent = live.replica.state.document["agent"]
-            await self._patiently(until, lambda: self.node.dispatch.offer_first(live.id, agent))
+            await self._patiently(until, lambda: self.node.dispatch.offer_first(live))
             self._submit(await self._open(body.context, until), body, done)
 
+    async def _open_run(self, body: RunOpen, done: Done) -> None:
+        until = self._deadline()
+        async with self._turn(body.context):
+            live = await self._open(body.context, until)
+            await self._patiently(until, lambda: self.node.dispatch.expect(live.id))
+            self._submit(live, body, partial(self._run_opened, live.id, done))
+
     def _submit(self, live: LiveContext, body: AnyBody, done: Done) -> None:
-        self.node.contexts.submit(live, self.node.contexts.stamp(body, self.identity.author), done)
+        request = self.node.contexts.stamp(body, self._author, node=self.node.name)
+        self.node.contexts.submit(live, request, done)
 
     def _prepare_creation(self, body: Create) -> None:
         if self.identity.role is Role.USER:
@@ -191,8 +218,7 @@ class Session:
         return self.identity.role in (Role.OPERATOR, Role.AGENT) or owner == self.identity.sub
 
     def _run_opened(self, context: str, done: Done, answer: Answer) -> None:
-        if not isinstance(answer, HubError) and not self._asked.closed:
-            self.node.dispatch.hold(context, self._asked.worker("", 0))
+        self.node.dispatch.opened(context, answer, None if self._asked.closed else self._asked.worker("", 0))
         done(answer)
 
     def _apply_many(self, body: wire.ApplyMany, done: Done) -> None:

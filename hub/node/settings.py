@@ -18,8 +18,15 @@ class Settings:
     """Seconds in which a worker that went away may come back to its runs."""
     stop_grace: float = 10.0
     """Seconds that an agent has to stop."""
+    drain_seconds: float = 10.0
+    """Seconds that runs have to come to a step and move to another node, when this one is to end."""
     idle: float = 600.0
-    """Seconds after which a context that nothing uses leaves memory."""
+    """Seconds after which a context that nothing uses leaves memory; it stays for 30 s after its last change."""
+    keep_sessions: float = 0.0
+    """Seconds for which a session is kept that nothing uses, from when it left memory; then it is removed. 0: for ever. All
+    nodes on one record have the same."""
+    keep_entries: int = 0
+    """Entries of a log that are kept, the newest; a tenth more, and those that are being written to, may be there. 0: all."""
     message_bytes: int = 1_048_576
     """Bytes of one request."""
     upload_bytes: int = 20 * 1_048_576
@@ -33,6 +40,9 @@ class Settings:
     ring_bytes: int = 67_108_864
     """Bytes of changes that are kept ready for those who come back, of all contexts together; in each at most 512 changes or
     256 KiB."""
+    recent_bytes: int = 67_108_864
+    """Bytes of requests that are kept for 30 s after their answer, of all contexts together: what the record loses is
+    appended again from them."""
     requests_per_second: float = 5_000.0
     """Requests that one connection may make; an ``apply.many`` is one. 0: any number."""
     bytes_per_second: float = 134_217_728.0

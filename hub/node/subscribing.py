@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from hub.core.changes import RecordEntry
+from hub.core.errors import Unavailable
 from hub.core.position import Position
 from hub.fanout.outbox import Outbox, room_for_more
 from hub.fanout.room import Viewer
+from hub.node.contexts import Contexts
 from hub.node.live import LiveContext
 from hub.node.replaying import Replay
 from hub.node.turns import Turns
@@ -30,8 +32,9 @@ READ_SECONDS: Final = 3.0
 class Subscribing:
     """Lets clients in, for all contexts of a node."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, contexts: Contexts) -> None:
         self._record = record
+        self._contexts = contexts
         self._turns = Turns()
         self._reading = asyncio.Semaphore(READS)
 
@@ -44,14 +47,26 @@ class Subscribing:
         finally:
             self._reading.release()
 
+    async def _catch_up(self, live: LiveContext) -> None:
+        """Read what the record has of a context and this node has not."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await asyncio.shield(self._contexts.doubt(live))
+        except TimeoutError:
+            raise Unavailable("this node is behind the record, which cannot be reached; try again") from None
+
     async def subscribe(
         self, live: LiveContext, outbox: Outbox, viewer: Viewer, body: Subscribe, current: Callable[[], bool]
     ) -> Subscribed | None:
-        """Join the room, and give the reply of ``subscribe``.
+        """Join the room, and give the reply of ``subscribe``. Raises Unavailable.
 
         ``current``: whether the context is still the one that is live. If not, nobody joins, and the answer is None.
         """
         reason = None
+        if body.from_ is not None and not live.replica.position.includes(body.from_.position):
+            await self._catch_up(live)  # another node told it so
+            if not current():
+                return None
         if body.from_ is not None:
             replay = Replay(self._read, self._turns, live, outbox, viewer, body.from_.position)
             reason = await replay.prepare()

@@ -27,8 +27,11 @@ GROUP_CONTEXTS: Final = 64
 GROUP_BYTES: Final = 1_048_576
 """What one call of the script takes at most; a single entry that is larger goes alone."""
 LARGEST_ENTRY: Final = 64 * 1_048_576
-_LARGEST_MESSAGE: Final = 262_144
+LARGEST_MESSAGE: Final = 262_144
+"""Packed changes that come along with the message on a live channel; larger ones are read from the record."""
 _MISSED_BYTES: Final = 262_144
+
+_APPENDED: Final = Outcome.APPENDED.encode()
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -45,6 +48,11 @@ class _Prepared:
     fields: dict[str, str | None]
     score: int  # in the indexes, if it creates or moves there
 
+    @property
+    def lists(self) -> bool:
+        """Whether the indexes may have to follow it."""
+        return self.creates or bool(self.fields)
+
 
 async def append(connection: Connection, appends: Sequence[Append]) -> list[Appended]:
     """Append what stands at its record's end; an outcome for each. Raises Unavailable: any of them may have been appended."""
@@ -56,11 +64,12 @@ async def append(connection: Connection, appends: Sequence[Append]) -> list[Appe
         except HubError as error:
             results[index] = Appended(Outcome.FAILED, error=error)
     if ready:
-        await _write_index(connection, [prepared for _, prepared in ready])
+        await _write_index(connection, [prepared for _, prepared in ready if prepared.lists])
         after: list[Command] = []
         for (index, prepared), answer in zip(ready, await _run(connection, ready), strict=True):
             results[index] = _result(connection, prepared.append, answer)
-            after += _index_after(prepared, answer)
+            if prepared.lists:
+                after += _index_after(prepared, answer)
         await connection.many(after)
     for result in results:
         # The server takes no writes now, whatever the context: all of them may come again, also those that it took before.
@@ -73,7 +82,7 @@ async def _run(connection: Connection, ready: list[tuple[int, _Prepared]]) -> li
     """The script's answer for each. All calls go out together, so that the server may keep them by one write to its disk."""
     calls: list[tuple[list[str], list[Any]]] = []
     for group in _groups(ready):
-        args: list[Any] = [_LARGEST_MESSAGE, _MISSED_BYTES]
+        args: list[Any] = [LARGEST_MESSAGE, _MISSED_BYTES]
         for _, prepared in group:
             args += (prepared.head, prepared.changes)
         calls.append(([names.main(prepared.append.context) for _, prepared in group], args))
@@ -84,7 +93,7 @@ def _prepare(append: Append) -> _Prepared:
     """Encode an append, once. Raises HubError if it cannot be one."""
     entry, position = append.entry, append.position
     if not entry.changes:
-        head = [position.epoch, str(position.seq), entry.before, append.born, "", entry.id, ""]
+        head = [position.epoch, str(position.seq), entry.before, append.born, "", entry.id, "", "", ""]
         return _Prepared(append, _encode(head), b"", False, False, {}, 0)
     check_place(append)
     last = position.seq + len(entry.changes)
@@ -96,7 +105,17 @@ def _prepare(append: Append) -> _Prepared:
     if closed is not None:
         fields = {"closed": closed}
     flags = ("c" if creates else "") + ("r" if creates and append.replace else "") + ("" if closed is None else "x")
-    head = [position.epoch, str(position.seq), entry.before, append.born, flags, entry.id, str(last)]
+    head = [
+        position.epoch,
+        str(position.seq),
+        entry.before,
+        append.born,
+        flags,
+        entry.id,
+        str(last),
+        append.since,
+        append.key,
+    ]
     for name, text in fields.items():
         head += (name, "-" if text is None else f"={text}")
     score = ms_of(fields.get("created_at")) if creates else 0
@@ -155,13 +174,15 @@ def _index_after(prepared: _Prepared, answer: list[Any]) -> list[Command]:
     if user:
         commands.append(("ZADD", names.user_contexts(user), prepared.score, context))
     if prepared.closes:
-        commands.append(("ZREM", names.CONTEXTS, context))
+        commands += [("ZREM", names.CONTEXTS, context), ("ZREM", names.USED, context)]
     if owner and (prepared.closes or ("user_id" in prepared.fields and owner != user)):
         commands.append(("ZREM", names.user_contexts(owner), context))
     return commands
 
 
 def _result(connection: Connection, append: Append, answer: list[Any]) -> Appended:
+    if answer[0] == _APPENDED:  # nearly always
+        return Appended(Outcome.APPENDED, wanted=bool(answer[1]))
     outcome = Outcome(answer[0].decode())
     if outcome is Outcome.FAILED:
         return Appended(outcome, error=connection.refusal(answer[1].decode(errors="replace")))

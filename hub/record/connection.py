@@ -38,10 +38,10 @@ class Connection:
         """
         self.address = address_of(url)
         self.timeout = timeout
-        self._plain: Any = _client(url, timeout, connections, timeout)
-        self._waiting: Any = _client(url, timeout, blocking, None)
-        self._for_lanes = _pool(ConnectionPool, url, timeout)
-        self._lanes: dict[Script, Lane] = {}
+        self._plain: Any = _client(url, timeout, connections)
+        self._waiting: Any = _client(url, timeout, blocking)
+        self._apart = _pool(ConnectionPool, url, timeout)
+        self._lanes: dict[Script | None, Lane] = {}
 
     async def close(self) -> None:
         """Close all connections."""
@@ -69,6 +69,22 @@ class Connection:
             pipeline.execute_command(*command)
         return list(await self._translated(pipeline.execute(), timeout or self.timeout))
 
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send a message to a channel; messages of one caller arrive in the order of the calls."""
+        (answer,) = await self._translated(self._lane(None).run([("PUBLISH", channel, message)]), self.timeout)
+        if isinstance(answer, errors.RedisError):
+            raise translate(answer, self.address)
+
+    async def open(self) -> Any:
+        """One of redis-py's connections, connected, that nobody else uses; who asked closes it."""
+        connection = self._apart.make_connection()
+        try:
+            await self._translated(connection.connect(), min(self.timeout, _CONNECT_SECONDS))
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
     async def script(
         self, script: Script, keys: Sequence[Any], args: Sequence[Any], *, timeout: float | None = None
     ) -> Any:
@@ -83,9 +99,7 @@ class Connection:
         It is loaded when the server does not have it (any more); then all are run again, so a script must be one that
         may come twice.
         """
-        lane = self._lanes.get(script)
-        if lane is None:
-            lane = self._lanes[script] = Lane(self._for_lanes.make_connection)
+        lane = self._lane(script)
         commands = [("EVALSHA", script.sha, len(keys), *keys, *args) for keys, args in calls]
         for _ in range(3):  # somebody may flush the scripts between load and run
             answers = await self._translated(lane.run(commands), timeout or self.timeout)
@@ -96,6 +110,13 @@ class Connection:
                 raise translate(failed[0], self.address) from failed[0]
             await self.run("SCRIPT", "LOAD", script.text)
         raise Unavailable("the record forgets its scripts as fast as they are loaded")
+
+    def _lane(self, script: Script | None) -> Lane:
+        """A script's lane, or that of messages."""
+        lane = self._lanes.get(script)
+        if lane is None:
+            lane = self._lanes[script] = Lane(self._apart.make_connection)
+        return lane
 
     def refusal(self, text: str) -> HubError:
         """Our error for the text of one that a command inside a script met."""
@@ -146,14 +167,13 @@ def pairs(flat: Sequence[Any]) -> dict[Any, Any]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _client(url: str, timeout: float, connections: int, socket_timeout: float | None) -> Redis:
+def _client(url: str, timeout: float, connections: int) -> Redis:
     pool = _pool(
         BlockingConnectionPool,
         url,
         timeout,
         max_connections=connections,
         timeout=timeout,
-        socket_timeout=socket_timeout,
         # A connection that was closed while idle is made anew once; longer outages are the caller's business.
         retry=Retry(NoBackoff(), 1, supported_errors=(errors.ConnectionError,)),
     )
@@ -169,7 +189,10 @@ def _pool(kind: type[ConnectionPool], url: str, connect_seconds: float, **more: 
             protocol=2,
             socket_connect_timeout=min(connect_seconds, _CONNECT_SECONDS),
             client_name="session-hub",
-            **{"socket_timeout": None, **more},
+            # How long an answer takes is bounded here, not there: redis-py's way costs a task for each command, and loses
+            # cancellations before Python 3.12.
+            socket_timeout=None,
+            **more,
         )
     except (ValueError, TypeError) as error:
         raise StartError(

@@ -18,7 +18,7 @@ from hub.record.scripts import MIRROR
 
 _log = logging.getLogger(__name__)
 
-_SECONDS: Final = 60.0
+_SECONDS: Final = 5.0
 _GROUP_BYTES: Final = 1_048_576
 """What one call of the script takes; a single write that is larger goes alone."""
 

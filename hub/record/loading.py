@@ -25,10 +25,17 @@ from hub.record.fields import FieldFilter
 from hub.record.lane import Command
 from hub.record.packing import Malformed, unpack, unpack_entry
 from hub.record.port import Loaded
+from hub.record.scripts import DIFFER
 
 _PAGE: Final = 1000
-_LOAD_SECONDS: Final = 60.0
-_OWN_FIELDS: Final = frozenset({"epoch", "last", "tip", "born", "mirrored", "held", "closed"})
+_COMPARED: Final = 512
+"""Contexts whose ends one call compares: about 1 ms of the server."""
+_LOAD_SECONDS: Final = (3.0, 12.0, 60.0)
+"""How long a step of loading may take: it is tried again, for longer, as long as the server answers at all. So a server that
+hangs does not hold up who loads for longer than the first."""
+_OWN_FIELDS: Final = frozenset(
+    {"epoch", "last", "tip", "born", "mirrored", "held", "closed", "since", "wanted", "made_by"}
+)
 """Fields of the main hash that are not members of the document."""
 
 
@@ -55,12 +62,33 @@ async def end(connection: Connection, context: str) -> tuple[Position, str] | No
     return Position(epoch.decode(), int(last)), tip.decode()
 
 
-async def mirrored(connection: Connection, context: str) -> tuple[int, dict[str, int]] | None:
+async def farewell(connection: Connection, context: str) -> RecordEntry | None:
+    (epoch, closed), answer = await connection.many(
+        [
+            ("HMGET", names.main(context), "epoch", "closed"),
+            ("XREVRANGE", names.part(context, "changes"), "+", "-", "COUNT", 1),
+        ]
+    )
+    return None if closed is None or not answer else entries_of(answer, epoch.decode(), 0)[0]
+
+
+async def differ(connection: Connection, ends: Sequence[tuple[str, Position, str]]) -> list[str]:
+    found: list[str] = []
+    for start in range(0, len(ends), _COMPARED):  # one after the other: other commands and tasks come in between
+        group = ends[start : start + _COMPARED]
+        keys = [names.main(context) for context, _, _ in group]
+        known = [f"{position.epoch} {position.seq} {tip}" for _, position, tip in group]
+        found += [group[place - 1][0] for place in await connection.script(DIFFER, keys, known)]
+    return found
+
+
+async def mirrored(connection: Connection, contexts: Sequence[str]) -> list[tuple[int, dict[str, int]] | None]:
     """The seq that the hashes hold, and what the fields that are behind it hold."""
-    seq, held, closed = await connection.run("HMGET", names.main(context), "mirrored", "held", "closed")
-    if seq is None or closed is not None:
-        return None
-    return int(seq), unpack(held) if held else {}
+    commands: list[Command] = [("HMGET", names.main(context), "mirrored", "held", "closed") for context in contexts]
+    return [
+        None if seq is None or closed is not None else (int(seq), unpack(held) if held else {})
+        for seq, held, closed in await connection.many(commands)
+    ]
 
 
 async def read(connection: Connection, context: str, after: Position, limit: int) -> tuple[list[RecordEntry], bool]:
@@ -84,9 +112,18 @@ async def read(connection: Connection, context: str, after: Position, limit: int
 
 async def load(connection: Connection, context: str) -> Loaded | None:
     """The state, exact at some moment of the call; None if there is no such context."""
+    for seconds in _LOAD_SECONDS[:-1]:
+        try:
+            return await _load(connection, context, seconds)
+        except Unavailable:
+            await connection.run("PING")
+    return await _load(connection, context, _LOAD_SECONDS[-1])
+
+
+async def _load(connection: Connection, context: str, seconds: float) -> Loaded | None:
     for attempt in range(3):
         read_all = _read_at_once if attempt == 2 else _read_in_steps
-        found = await read_all(connection, context)
+        found = await read_all(connection, context, seconds)
         if found is None:
             return None
         loaded = _build(context, *found)
@@ -105,8 +142,8 @@ def _hash_commands(context: str) -> list[Command]:
     return [("HGETALL", key) for key in keys]
 
 
-async def _read_in_steps(connection: Connection, context: str) -> _Found | None:
-    hashes = [pairs(flat) for flat in await connection.many(_hash_commands(context), timeout=_LOAD_SECONDS)]
+async def _read_in_steps(connection: Connection, context: str, seconds: float) -> _Found | None:
+    hashes = [pairs(flat) for flat in await connection.many(_hash_commands(context), timeout=seconds)]
     main = hashes[0]
     if b"epoch" not in main or b"closed" in main:
         return None
@@ -118,7 +155,7 @@ async def _read_in_steps(connection: Connection, context: str) -> _Found | None:
                 ("XRANGE", names.part(context, "changes"), f"{start}-0", "+", "COUNT", _PAGE),
                 ("HMGET", names.main(context), "epoch", "mirrored", "held", "born"),
             ],
-            timeout=_LOAD_SECONDS,
+            timeout=seconds,
         )
         stream += page
         if now != [main.get(name) for name in (b"epoch", b"mirrored", b"held", b"born")]:
@@ -128,9 +165,9 @@ async def _read_in_steps(connection: Connection, context: str) -> _Found | None:
         start = int(page[-1][0].partition(b"-")[0]) + 1
 
 
-async def _read_at_once(connection: Connection, context: str) -> _Found | None:
+async def _read_at_once(connection: Connection, context: str, seconds: float) -> _Found | None:
     commands = [*_hash_commands(context), ("XRANGE", names.part(context, "changes"), "-", "+")]
-    *flat, stream = await connection.many(commands, atomic=True, timeout=_LOAD_SECONDS)
+    *flat, stream = await connection.many(commands, atomic=True, timeout=seconds)
     hashes = [pairs(item) for item in flat]
     if b"epoch" not in hashes[0] or b"closed" in hashes[0]:
         return None
@@ -165,7 +202,8 @@ def _build(context: str, hashes: _Hashes, stream: list[Any], moved: bool) -> Loa
     state.size = json_size(state.document)
     tip = entries[-1].id if entries else main["tip"].decode()
     behind = tuple(change for change in changes if change.position.seq > mirrored)
-    return Loaded(state, tip, main["born"].decode(), mirrored, held, behind)
+    since = main.get("since", b"").decode()
+    return Loaded(state, tip, main["born"].decode(), mirrored, held, behind, since)
 
 
 def _from_hashes(position: Position, main: dict[str, bytes], others: _Hashes) -> ContextState:
@@ -176,7 +214,10 @@ def _from_hashes(position: Position, main: dict[str, bytes], others: _Hashes) ->
     document |= {name: unpack(raw) for name, raw in main.items() if name not in plain.PLAIN and name not in _OWN_FIELDS}
     document["state"], document["output"], state.data, log, keys = (_unpacked(fields) for fields in others)
     state.document = document
-    state.log = LogState(document["log"]["id"], sorted(log.values(), key=lambda entry: int(entry["no"])))
+    told, entries = document["log"], sorted(log.values(), key=lambda entry: int(entry["no"]))
+    state.log = LogState(told["id"], entries, begin=told.get("first", 0))
+    if (state.log.length, state.log.whole) != (told["length"], True):
+        raise LookupError(f"{len(entries)} entries of a log from {state.log.begin} to {told['length']}")
     for field, value in keys.items():
         state.keys.load(field, value)
     return state

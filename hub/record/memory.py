@@ -17,8 +17,10 @@ from hub.core.position import Position
 from hub.record import plain
 from hub.record.memory_context import MemoryContext, prepare
 from hub.record.memory_extras import MemoryNotices, MemoryUploads, MemoryWork
+from hub.record.memory_following import MemoryFollowing, row_told
+from hub.record.memory_nodes import MemoryNodes
 from hub.record.names import TOMBSTONE_SECONDS
-from hub.record.port import Append, Appended, Loaded, MirrorWrite, Outcome, Upload, Work
+from hub.record.port import Append, Appended, Beat, Follower, Loaded, MirrorWrite, Outcome, Upload, Work
 from hub.record.rows import cursor_at, parse_cursor
 from hub.record.uploads import TOTAL_BYTES
 
@@ -35,7 +37,11 @@ class MemoryRecord:
         self._clock = clock
         self._contexts: dict[str, MemoryContext] = {}
         self._tombstones: OrderedDict[str, MemoryContext] = OrderedDict()  # those that are forgotten first come first
+        self._followings: dict[MemoryFollowing, None] = {}
+        self._used: dict[str, float] = {}
+        self._no = 0
         self._work = MemoryWork()
+        self._nodes = MemoryNodes(clock)
         self._notices = MemoryNotices()
         self._uploads = MemoryUploads(upload_bytes, clock)
 
@@ -64,23 +70,52 @@ class MemoryRecord:
                     return Appended(Outcome.EXISTS, *there.after(0, _MISSED))
                 if not append.replace:
                     return Appended(Outcome.EXISTS)
-            there = self._contexts[append.context] = MemoryContext(position.epoch)
+            if (
+                there is not None
+                and there.closed is not None
+                and (append.born not in ("", position.epoch) or (append.key and append.key == there.made_by))
+            ):
+                return Appended(Outcome.REMOVED)
+            before = None if there is None else there.fields.get("user_id")
+            there = MemoryContext(position.epoch, append.born, append.since, append.key)
+            self._contexts[append.context] = there
         elif there is None:
             return Appended(Outcome.MISSING)
-        elif there.closed is not None or append.born not in ("", there.born):
+        elif append.born not in ("", there.born):
             return Appended(Outcome.REMOVED)
+        elif there.closed is not None:
+            mine = there.epoch == position.epoch
+            return Appended(Outcome.REMOVED, *(there.after(position.seq, _MISSED) if mine else ()))
         elif there.epoch != position.epoch:
             return Appended(Outcome.EPOCH)
         elif (there.last, there.tip) != (position.seq, entry.before):
+            there.wanted = there.wanted or bool(entry.changes)
             return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
-        if entry.changes:
-            there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
-            if there.closed is not None:
-                self._bury(append.context, there)
-        return Appended(Outcome.APPENDED)
+        else:
+            before = there.fields.get("user_id")
+        if not entry.changes:
+            return Appended(Outcome.APPENDED)
+        wanted, there.wanted = there.wanted, False
+        type = there.fields.get("type", "")
+        there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
+        for following in self._followings:
+            following.appended(append.context, there)
+        if there.closed is not None:
+            self._bury(append.context, there)
+            self._tell_row(append.context, there, before, (type, before))
+        elif prepared.fields:
+            self._tell_row(append.context, there, before)
+        return Appended(Outcome.APPENDED, wanted=wanted)
+
+    def _tell_row(
+        self, context: str, there: MemoryContext, before: str | None, gone: tuple[str, str | None] | None = None
+    ) -> None:
+        for following in self._followings:
+            following.row(row_told(context, there, before, gone))
 
     def _bury(self, context: str, there: MemoryContext) -> None:
         """A tombstone more; those whose time is over go, asked for or not."""
+        self._used.pop(context, None)
         self._tombstones[context] = there
         self._tombstones.move_to_end(context)
         now = self._clock()
@@ -120,6 +155,10 @@ class MemoryRecord:
         there = self._live(context)
         return None if there is None else (Position(there.epoch, there.last), there.tip)
 
+    async def farewell(self, context: str) -> RecordEntry | None:
+        there = self._there(context)
+        return None if there is None or there.closed is None else there.after(there.last - 1, 1)[0][0]
+
     async def load(self, context: str) -> Loaded | None:
         there = self._live(context)
         return None if there is None else there.load()
@@ -137,9 +176,24 @@ class MemoryRecord:
         there.trim(write.trim)
         return True
 
-    async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
+    async def mirrored(self, contexts: Sequence[str]) -> list[tuple[int, dict[str, int]] | None]:
+        found = [self._live(context) for context in contexts]
+        return [None if there is None else (there.mirrored, dict(there.held)) for there in found]
+
+    async def differ(self, ends: Sequence[tuple[str, Position, str]]) -> list[str]:
+        return [context for context, position, tip in ends if await self.end(context) != (position, tip)]
+
+    async def new_epoch(self, context: str, before: str, after: str) -> None:
         there = self._live(context)
-        return None if there is None else (there.mirrored, dict(there.held))
+        if there is not None and there.epoch == before:
+            there.new_epoch(after)
+            for following in self._followings:
+                following.new_epoch(context, there)
+            self._tell_row(context, there, there.fields.get("user_id"))
+
+    async def next_no(self, at_least: int = 1) -> int:
+        self._no = max(self._no, at_least - 1) + 1
+        return self._no
 
     async def rows(
         self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
@@ -168,6 +222,30 @@ class MemoryRecord:
             if there.mirrored != there.last or there.held or there.fields.get("running") == "true"
         ]
 
+    # retention
+
+    async def note_uses(self, on: bool) -> None:
+        now = self._clock()
+        self._used = {id: self._used.get(id, now) for id in self._contexts} if on else {}
+
+    async def used(self, contexts: Sequence[str]) -> None:
+        self._used.update(dict.fromkeys(contexts, self._clock()))
+
+    async def unused(self, seconds: float, limit: int = 64) -> list[tuple[str, Position, str]]:
+        now = self._clock()
+        found: list[tuple[str, Position, str]] = []
+        for id in sorted([id for id, at in self._used.items() if at < now - seconds], key=self._used.__getitem__):
+            there = self._live(id)
+            if there is not None and there.fields.get("running") == "true":
+                self._used[id] = now
+                continue
+            del self._used[id]
+            if there is not None:
+                found.append((id, Position(there.epoch, there.last), there.tip))
+            if len(found) == limit:
+                break
+        return found
+
     # work
 
     async def offer(self, agent: str, context: str) -> None:
@@ -179,16 +257,52 @@ class MemoryRecord:
     async def done(self, work: Work) -> None:
         self._work.done(work)
 
+    # nodes
+
+    def follow(self, node: str, follower: Follower, *, own: str | None = None) -> MemoryFollowing:
+        return MemoryFollowing(self._followings, follower, own)
+
+    async def beat(self, node: str, info: dict[str, Any]) -> dict[str, Beat]:
+        return self._nodes.beat(node, info)
+
+    async def leave(self, node: str) -> None:
+        self._nodes.leave(node)
+
+    async def hold_run(self, node: str, context: str) -> None:
+        self._nodes.hold_run(node, context)
+
+    async def let_run(self, node: str, context: str) -> None:
+        self._nodes.let_run(node, context)
+
+    async def runs_of(self, node: str) -> list[str]:
+        return self._nodes.runs_of(node)
+
+    async def add_broadcast(self, broadcast: dict[str, Any]) -> str:
+        return self._nodes.add_broadcast(broadcast)
+
+    async def broadcasts(self, after: str | None) -> tuple[list[dict[str, Any]], str]:
+        return self._nodes.broadcasts(after)
+
     # notices
 
     async def notices(self) -> dict[str, dict[str, Any]]:
         return self._notices.all()
 
+    async def notice(self, id: str) -> dict[str, Any] | None:
+        return self._notices.get(id)
+
     async def put_notice(self, notice: dict[str, Any]) -> None:
         self._notices.put(notice)
+        self._tell_notices([notice["id"]])
 
     async def drop_notices(self, ids: Sequence[str]) -> None:
         self._notices.drop(ids)
+        self._tell_notices(ids)
+
+    def _tell_notices(self, ids: Sequence[str]) -> None:
+        for following in self._followings:
+            for id in ids:
+                following.notice(id)
 
     async def read_marks(self, user: str) -> set[str]:
         return self._notices.read_by(user)

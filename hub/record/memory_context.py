@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 
 from hub.core.changes import ROOT, RecordEntry
 from hub.core.errors import HubError
-from hub.core.log import LogState
 from hub.core.position import Position
 from hub.core.state import ContextState
-from hub.record.appending import check_place
+from hub.record.appending import LARGEST_MESSAGE, check_place
 from hub.record.packing import pack, pack_changes, unpack, unpack_entry
 from hub.record.plain import ms_of, touched
 from hub.record.port import Append, Appended, Loaded, Outcome
@@ -56,8 +55,12 @@ def prepare(append: Append) -> Prepared | Appended:
 class MemoryContext:
     """A context's stream, its end, and its plain fields."""
 
-    def __init__(self, epoch: str) -> None:
-        self.epoch = self.born = epoch
+    def __init__(self, epoch: str, born: str = "", since: str = "", made_by: str = "") -> None:
+        self.epoch = epoch
+        self.born = born or epoch
+        self.since = since
+        self.made_by = made_by
+        self.wanted = False
         self.last = self.mirrored = 0
         self.tip = ROOT
         self.held: dict[str, int] = {}
@@ -102,7 +105,17 @@ class MemoryContext:
         for change in changes:
             state.apply(change)
         behind = tuple(change for change in changes if change.position.seq > self.mirrored)
-        return Loaded(state, self.tip, self.born, self.mirrored, dict(self.held), behind)
+        return Loaded(state, self.tip, self.born, self.mirrored, dict(self.held), behind, self.since)
+
+    def new_epoch(self, epoch: str) -> None:
+        """The same changes, in another epoch."""
+        self.epoch = epoch
+        self._base.position = self._base.position._replace(epoch=epoch)
+
+    def newest(self) -> RecordEntry | None:
+        """The last entry, or None if it is too large for a message."""
+        kept = self._entries[-1]
+        return self._entry(kept) if len(kept.packed) <= LARGEST_MESSAGE else None
 
     def trim(self, seq: int) -> None:
         """Move entries up to a seq out of the stream, into the state before it."""
@@ -125,7 +138,6 @@ class MemoryContext:
         if base.position.seq:
             snapshot = unpack(pack(base.snapshot()))
             state = ContextState.from_snapshot(snapshot)
-            state.log = LogState(snapshot["log"]["id"], snapshot["log"]["entries"])
             for field in base.keys.fields():
                 state.keys.load(field, unpack(pack(base.keys.dump(field))))
         return state

@@ -78,6 +78,9 @@ class MemoryNotices:
     def all(self) -> dict[str, dict[str, Any]]:
         return {id: unpack(raw) for id, (_, raw) in self._notices.items()}
 
+    def get(self, id: str) -> dict[str, Any] | None:
+        return unpack(self._notices[id][1]) if id in self._notices else None
+
     def put(self, notice: dict[str, Any]) -> None:
         self._notices[id_of(notice)] = (next(self._counter), pack(notice))
 

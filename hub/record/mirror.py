@@ -12,13 +12,14 @@ One MirrorState a live context. It knows neither clock nor Redis: times are give
             except Unavailable:
                 done = False
             mirror.wrote(done, now)              # always, before the next write
-            if not done and (there := await record.mirrored(context)):
+            [there] = await record.mirrored([context]) if not done else [None]
+            if there is not None:
                 mirror.moved(*there)             # a lost answer of mine, or another node wrote
 
 ``write`` packs the values, so the state may go on at once. A field of up to 8 KB is written at most 100 ms after its
 change. A larger one when the bytes of its changes reach its size, or after 1 s without change; until then it is *held*:
 the write names the seq that the hash has it at. So the cost stays in proportion to the changes. ``everything=True``
-holds nothing back and keeps a short stream: for a context that goes to sleep.
+holds nothing back and keeps a short stream, also if nothing else is to be written: for a context that goes to sleep.
 """
 
 from __future__ import annotations
@@ -122,6 +123,11 @@ class MirrorState:
         """The hashes lack something."""
         return bool(self._dirty or self._cleared) and not self._closed
 
+    @property
+    def busy(self) -> bool:
+        """A write is under way."""
+        return self._flight is not None
+
     def due(self, now: float) -> bool:
         """``write`` may have something to write, and no write is under way."""
         return self.due_at is not None and self.due_at <= now and self._flight is None
@@ -191,7 +197,7 @@ class MirrorState:
                 self._sizes = self._sizes or {}
                 self._sizes[place] = size
         self._forget_keys(state, picked, deleted, flight)
-        if self._closed or not (flight.written or flight.cleared):
+        if self._closed or not (flight.written or flight.cleared or everything):
             self._plan(now)
             return None
         for place in flight.written:
@@ -255,8 +261,10 @@ class MirrorState:
             case "log.append":
                 size = len(part["text"])
                 self._touch(entry_place(part["id"]), seq, size, False, now)
+            case "key":
+                self._touch(key_place(part["key"]), seq, size, False, now)
             case "patch":
-                return sum(self._note_op(op, seq, now) for op in part["ops"])
+                return sum([self._note_op(op, seq, now) for op in part["ops"]])
             case "log.add":
                 entry = part["entry"]
                 size = len(entry["content"]) + _size(entry["kvps"])
@@ -268,11 +276,14 @@ class MirrorState:
             case "log.reset":
                 self._clear("log", seq, now)
                 self._touch(Place(MAIN, "log"), seq, 0, True, now)
+            case "log.trim":
+                size = sum(map(len, part["ids"]))
+                for id in part["ids"]:
+                    self._touch(entry_place(id), seq, 0, True, now)
+                self._touch(Place(MAIN, "log"), seq, 0, True, now)
             case "data":
                 size = _size(part.get("value"))
                 self._touch(Place("data", part["key"]), seq, size, True, now)
-            case "key":
-                self._touch(key_place(part["key"]), seq, size, False, now)
             case "closed":
                 self._closed = True
                 self.due_at = None

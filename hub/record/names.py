@@ -7,6 +7,16 @@ from urllib.parse import quote
 
 CONTEXTS: Final = "hub:contexts"
 NOTICES: Final = "hub:notices"
+"""The hash of notices, and the channel on which a changed one is named."""
+NODES: Final = "hub:nodes"
+"""The hash of nodes that live, and the channel of what they tell each other."""
+ROWS: Final = "hub:rows"
+"""The channel of rows of the contexts list."""
+BROADCASTS: Final = "hub:broadcasts"
+USED: Final = "hub:used"
+"""When each context was used last, in ms since 1970; only while contexts that nobody uses are removed."""
+NO: Final = "hub:no"
+"""The number of the newest context."""
 UPLOADS: Final = "hub:uploads"
 GROUP: Final = "nodes"
 """The consumer group that nodes take work from."""
@@ -40,6 +50,16 @@ def user_notices(user: str) -> str:
 def agent(name: str) -> str:
     """The stream of contexts that wait for an agent."""
     return "hub:agent:{" + quote(name, safe="") + "}"
+
+
+def context_of_live(channel: str) -> str:
+    """The context of a live channel."""
+    return channel[len("hub:ctx:{") : -len("}:live")]
+
+
+def node(node: str, name: str) -> str:
+    """What is of one node: ``runs``, or the channel ``echo`` on which it hears itself."""
+    return "hub:node:{" + quote(node, safe="") + "}:" + name
 
 
 def upload(id: str) -> str:

@@ -24,8 +24,17 @@ async def notices(connection: Connection) -> dict[str, dict[str, Any]]:
     return {id: notice for id, (_, notice) in (await _all(connection)).items()}
 
 
+async def notice(connection: Connection, id: str) -> dict[str, Any] | None:
+    raw = await connection.run("HGET", names.NOTICES, id)
+    try:
+        return None if raw is None else _parse(raw)[1]
+    except Malformed:
+        return None  # as if it were not there, as in the list
+
+
 async def put(connection: Connection, notice: dict[str, Any]) -> None:
-    await connection.run("HSET", names.NOTICES, id_of(notice), pack([secrets.token_hex(8), notice]))
+    id, raw = id_of(notice), pack([secrets.token_hex(8), notice])
+    await connection.many([("HSET", names.NOTICES, id, raw), ("PUBLISH", names.NOTICES, id)], atomic=True)
 
 
 def id_of(notice: dict[str, Any]) -> str:
@@ -38,7 +47,8 @@ def id_of(notice: dict[str, Any]) -> str:
 
 async def drop(connection: Connection, ids: Sequence[str]) -> None:
     if ids:
-        await connection.run("HDEL", names.NOTICES, *ids)
+        told = [("PUBLISH", names.NOTICES, id) for id in ids]
+        await connection.many([("HDEL", names.NOTICES, *ids), *told], atomic=True)
 
 
 async def read_marks(connection: Connection, user: str) -> set[str]:

@@ -16,6 +16,7 @@ from hub.record.packing import Malformed
 
 PLAIN: Final = frozenset(ROW_FIELDS)
 _PATHS: Final = {f"/{name}": name for name in ROW_FIELDS}
+_MOST_DIGITS: Final = 15
 _BOOLEANS: Final = frozenset({"running", "paused"})
 _NULL: Final = frozenset({"user_id", "agent"})
 
@@ -70,8 +71,7 @@ def _from_text(name: str, text: str | None) -> Json:
     if name in _BOOLEANS:
         return text == "true"
     if name == "no":
-        try:
-            return int(text or "")
-        except ValueError as error:
-            raise Malformed(f"the number of a context is {text!r}") from error
+        if text is None or not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+            raise Malformed(f"the number of a context is {str(text)[:40]!r}")
+        return int(text)
     return text if text is not None or name in _NULL else ""

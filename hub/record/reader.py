@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Self
 
@@ -42,15 +43,19 @@ class MirrorReader:
 
     async def contexts(self, *, user_id: str | None = None) -> list[dict[str, Any]]:
         """The rows of all contexts, or of one user's, newest first. Raises Unavailable."""
-        found: list[dict[str, Any]] = []
+        return [row async for row in self.rows(user_id=user_id)]
+
+    async def rows(self, *, user_id: str | None = None) -> AsyncGenerator[dict[str, Any], None]:
+        """The same, one after the other: who needs the newest only need not read the others. Raises Unavailable."""
         cursor: str | None = None
         while True:
             page, cursor = await rows.rows(
                 self._connection, user_id, cursor, 1000, time.time_ns() // 1_000_000, clean=False
             )
-            found += page
+            for row in page:
+                yield row
             if cursor is None:
-                return found
+                return
 
     async def close(self) -> None:
         """Close the connections."""

@@ -9,9 +9,11 @@ from typing import Any
 from hub.core.changes import RecordEntry
 from hub.core.errors import StartError, Unavailable
 from hub.core.position import Position
-from hub.record import appending, hashes, loading, notices, rows, uploads, work
+from hub.record import appending, hashes, loading, names, nodes, notices, retention, rows, uploads, work
 from hub.record.connection import Connection
-from hub.record.port import Append, Appended, Loaded, MirrorWrite, Upload, Work
+from hub.record.following import RedisFollowing
+from hub.record.port import Append, Appended, Beat, Follower, Loaded, MirrorWrite, Upload, Work
+from hub.record.scripts import NEW_EPOCH, NEXT_NO
 from hub.record.server_check import Progress, check_server
 
 
@@ -67,14 +69,26 @@ class RedisRecord:
     async def end(self, context: str) -> tuple[Position, str] | None:
         return await loading.end(self._connection, context)
 
+    async def farewell(self, context: str) -> RecordEntry | None:
+        return await loading.farewell(self._connection, context)
+
     async def load(self, context: str) -> Loaded | None:
         return await loading.load(self._connection, context)
 
     async def mirror(self, writes: Sequence[MirrorWrite]) -> list[bool]:
         return await hashes.mirror(self._connection, writes)
 
-    async def mirrored(self, context: str) -> tuple[int, dict[str, int]] | None:
-        return await loading.mirrored(self._connection, context)
+    async def mirrored(self, contexts: Sequence[str]) -> list[tuple[int, dict[str, int]] | None]:
+        return await loading.mirrored(self._connection, contexts)
+
+    async def differ(self, ends: Sequence[tuple[str, Position, str]]) -> list[str]:
+        return await loading.differ(self._connection, ends)
+
+    async def new_epoch(self, context: str, before: str, after: str) -> None:
+        await self._connection.script(NEW_EPOCH, [names.main(context)], [before, after])
+
+    async def next_no(self, at_least: int = 1) -> int:
+        return int(await self._connection.script(NEXT_NO, [names.NO], [at_least]))
 
     async def rows(
         self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
@@ -83,6 +97,17 @@ class RedisRecord:
 
     async def unmirrored(self) -> list[str]:
         return await rows.unmirrored(self._connection)
+
+    # retention
+
+    async def note_uses(self, on: bool) -> None:
+        await retention.note_uses(self._connection, on)
+
+    async def used(self, contexts: Sequence[str]) -> None:
+        await retention.used(self._connection, contexts)
+
+    async def unused(self, seconds: float, limit: int = 64) -> list[tuple[str, Position, str]]:
+        return await retention.unused(self._connection, seconds, limit)
 
     # work
 
@@ -95,10 +120,39 @@ class RedisRecord:
     async def done(self, item: Work) -> None:
         await work.done(self._connection, item)
 
+    # nodes
+
+    def follow(self, node: str, follower: Follower, *, own: str | None = None) -> RedisFollowing:
+        return RedisFollowing(self._connection, node, follower, own)
+
+    async def beat(self, node: str, info: dict[str, Any]) -> dict[str, Beat]:
+        return await nodes.beat(self._connection, node, info)
+
+    async def leave(self, node: str) -> None:
+        await nodes.leave(self._connection, node)
+
+    async def hold_run(self, node: str, context: str) -> None:
+        await nodes.hold_run(self._connection, node, context)
+
+    async def let_run(self, node: str, context: str) -> None:
+        await nodes.let_run(self._connection, node, context)
+
+    async def runs_of(self, node: str) -> list[str]:
+        return await nodes.runs_of(self._connection, node)
+
+    async def add_broadcast(self, broadcast: dict[str, Any]) -> str:
+        return await nodes.add_broadcast(self._connection, broadcast)
+
+    async def broadcasts(self, after: str | None) -> tuple[list[dict[str, Any]], str]:
+        return await nodes.broadcasts(self._connection, after)
+
     # notices
 
     async def notices(self) -> dict[str, dict[str, Any]]:
         return await notices.notices(self._connection)
+
+    async def notice(self, id: str) -> dict[str, Any] | None:
+        return await notices.notice(self._connection, id)
 
     async def put_notice(self, notice: dict[str, Any]) -> None:
         await notices.put(self._connection, notice)

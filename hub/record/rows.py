@@ -10,8 +10,9 @@ from hub.core.errors import InvalidRequest
 from hub.record import names, plain
 from hub.record.connection import Connection
 from hub.record.lane import Command
+from hub.record.scripts import UNMIRRORED
 
-_FIELDS: Final = ("epoch", "last", "mirrored", "held", "closed", *ROW_FIELDS)
+_FIELDS: Final = ("epoch", "last", "closed", *ROW_FIELDS)
 _BATCH: Final = 500
 _FORGOTTEN_MS: Final = 2 * names.TOMBSTONE_SECONDS * 1000
 """An index entry whose context is missing may be a creation on its way; after this long it is none."""
@@ -64,12 +65,8 @@ async def unmirrored(connection: Connection) -> list[str]:
     cursor: str | None = None
     while page := await _page(connection, names.CONTEXTS, cursor, _BATCH):
         cursor = cursor_at(*page[-1])
-        for (context, _), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
-            if "epoch" not in fields or "closed" in fields:
-                continue
-            behind = fields["last"] != fields["mirrored"] or "held" in fields
-            if behind or fields.get("running") == "true":
-                found.append(context)
+        places = await connection.script(UNMIRRORED, [names.main(context) for context, _ in page], [])
+        found += [page[place - 1][0] for place in places]
     return found
 
 

@@ -14,11 +14,18 @@ class Script(NamedTuple):
     sha: str
 
 
-def _script(name: str) -> Script:
-    text = files("hub.record").joinpath("lua", f"{name}.lua").read_text("utf-8")
+def _script(*names: str) -> Script:
+    """Files one after the other."""
+    text = "".join(files("hub.record").joinpath("lua", f"{name}.lua").read_text("utf-8") for name in names)
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-APPEND = _script("append")
+APPEND = _script("row", "append")
+BEAT = _script("beat")
+DIFFER = _script("differ")
 MIRROR = _script("mirror")
+NEW_EPOCH = _script("row", "new_epoch")
+NEXT_NO = _script("next_no")
 RESERVE = _script("reserve")
+TAKE_UNUSED = _script("take_unused")
+UNMIRRORED = _script("unmirrored")

@@ -3,8 +3,8 @@
 Polling is engineio's. A WebSocket has a line (line.py) right on its transport: aiohttp, which took the request, lets go of it.
 
 It alone knows engineio's inside. Relied on, and pinned by tests/test_socketio_library_semantics.py: of the engine
-``_handle_connect``, ``sockets``, ``create_queue``, ``_async``, ``_cors_allowed_origins``; of its sockets ``receive``, ``close``,
-``handle_post_request``, ``_upgrade_websocket``, ``queue``; of payloads ``max_decode_packets``.
+``_handle_connect``, ``sockets``, ``create_queue``, ``_async``, ``_cors_allowed_origins``, ``_ok``, ``_make_response``; of its
+sockets ``receive``, ``close``, ``handle_post_request``, ``_upgrade_websocket``, ``queue``; of payloads ``max_decode_packets``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 # A client that polls sends together what it has; the engine would take 16 packets and lose the others without a word.
 # What they may have in bytes is bounded by ``max_http_buffer_size``.
 Payload.max_decode_packets = 10_000
+
+REFUSED_POLL: Final = 0.5
+"""Seconds that a poll takes of a client that was refused because it polls."""
 
 
 class PacketQueue(ByteQueue):
@@ -157,12 +160,21 @@ class PollingSocket(AsyncSocket):  # type: ignore[misc]
 class Engine(AsyncServer):  # type: ignore[misc]
     """The HTTP side: polling by engineio, WebSockets past it. Origins that are allowed by name come beside its own. So many
     connections are taken a second; the others are told to come back, which a stock client does, spread by its own back-off.
+
+    ``no_polling``: the packet that a client which polls is told, where only WebSockets are taken; None: it may poll.
     """
 
     _async: dict[str, Any]
 
     def __init__(
-        self, owner: Owner, *, limit: int, origins: Iterable[str], ping: tuple[float, float], admissions: Admissions
+        self,
+        owner: Owner,
+        *,
+        limit: int,
+        origins: Iterable[str],
+        ping: tuple[float, float],
+        admissions: Admissions,
+        no_polling: str | bytes | None = None,
     ) -> None:
         log = _log.getChild("engineio")
         log.setLevel(logging.WARNING)  # below that it writes what goes over the wire, tokens too
@@ -176,7 +188,9 @@ class Engine(AsyncServer):  # type: ignore[misc]
         )
         self.owner = owner
         self._admissions = admissions
+        self._no_polling = no_polling
         self._ended = False
+        self._draining = False
         self.create_queue = PacketQueue
         self._async = {**self._async, "translate_request": _translate}
         self._named_origins = frozenset(origins)
@@ -197,6 +211,8 @@ class Engine(AsyncServer):  # type: ignore[misc]
             return web.Response(status=503, text="the hub is ending\n")
         query = request.query
         if not query.get("sid"):  # an empty one is none to the engine, too
+            if self._draining:
+                return web.Response(status=503, headers={"Retry-After": "1"}, text="the hub is draining\n")
             if wait := self._admissions.wait(time.monotonic()):
                 text = "too many connections at a time; come back later\n"
                 return web.Response(status=503, headers={"Retry-After": str(ceil(wait))}, text=text)
@@ -204,7 +220,16 @@ class Engine(AsyncServer):  # type: ignore[misc]
                 response = self.open_websocket(request, None)
                 if response is not None:
                     return response
+        elif self._no_polling is not None:
+            return await self._nothing(request)
         return await super().handle_request(request)
+
+    async def _nothing(self, request: web.Request) -> Any:
+        """To who was refused, until it has understood: one that loses its connection before would come back."""
+        polls = request.method == "GET"
+        if polls:
+            await asyncio.sleep(REFUSED_POLL)
+        return await self._make_response(self._ok([Packet(packet.NOOP)] if polls else None), _translate(request))
 
     def _is_allowed(self, request: web.Request) -> bool:
         origin = request.headers.get("Origin")
@@ -236,6 +261,10 @@ class Engine(AsyncServer):  # type: ignore[misc]
         if transport != "polling":
             return self._bad_request("Invalid websocket upgrade")
         sid = self.generate_id()
+        if self._no_polling is not None:
+            # In one answer, since the next request may come to another process. A refusal by HTTP would be tried again for ever.
+            told = Packet(packet.MESSAGE, data=self._no_polling)
+            return self._ok([Packet(packet.OPEN, data=self._open_packet(sid, [])[1:]), told], jsonp_index=jsonp_index)
         socket = self.sockets[sid] = PollingSocket(self, sid)
         socket.connected = True
         packets = [Packet(packet.OPEN, data=self._open_packet(sid, ["websocket"])[1:])]
@@ -243,6 +272,10 @@ class Engine(AsyncServer):  # type: ignore[misc]
 
     def _open_packet(self, sid: str, upgrades: list[str]) -> str:
         return "0" + _json({"sid": sid, **self._open, "upgrades": upgrades}).decode()
+
+    def take_no_more(self) -> None:
+        """Take no new connections; those that are there go on."""
+        self._draining = True
 
     def end(self) -> None:
         """Take no more requests: what came from now on would be left behind."""

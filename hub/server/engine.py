@@ -81,14 +81,23 @@ class HubSocketServer:
         origins: list[str] | None,
         ping: tuple[float, float],
         admissions: Admissions,
+        no_polling: Refused | None = None,
     ) -> None:
+        """``no_polling``: why a client that polls is not let in, where only WebSockets are taken."""
         self.variant = variant
         self.outboxes: dict[str, SocketOutbox] = {}
         """By the engine's id of each connection."""
-        self.eio = Engine(self, limit=2 * message_bytes, origins=origins or (), ping=ping, admissions=admissions)
         self._handler = handler
         self._packet_class = packet_class(variant, message_bytes)
         self._encode = partial(encode_packet, variant)
+        self.eio = Engine(
+            self,
+            limit=2 * message_bytes,
+            origins=origins or (),
+            ping=ping,
+            admissions=admissions,
+            no_polling=None if no_polling is None else self._refusal(no_polling),
+        )
         self._packet_type = bytes if variant is Variant.MSGPACK else str
         self._limit = message_bytes
         self._outbox_bytes = outbox_bytes
@@ -99,6 +108,10 @@ class HubSocketServer:
     def attach(self, app: web.Application, path: str) -> None:
         """Serve an endpoint of an application."""
         self.eio.attach(app, engineio_path=path)
+
+    def take_no_more(self) -> None:
+        """Take no new connections; those that are there go on."""
+        self.eio.take_no_more()
 
     def shutdown(self) -> None:
         """End every connection, and take no more."""
@@ -196,10 +209,13 @@ class HubSocketServer:
         try:
             self._handler.connect(self, sid, outbox, auth)
         except Refused as error:
-            outbox.put(self._encode(CONNECT_ERROR, {"message": error.message, "data": error.data}))
+            outbox.put(self._refusal(error))
             return
         outbox.session_id, outbox.enter_by = sid, None
         outbox.greet(self._encode(CONNECT, {"sid": sid}), self._handler.greeting(sid))
+
+    def _refusal(self, refused: Refused) -> str | bytes:
+        return self._encode(CONNECT_ERROR, {"message": refused.message, "data": refused.data})
 
     def _leave(self, outbox: SocketOutbox) -> None:
         sid, outbox.session_id = outbox.session_id, None

@@ -1,4 +1,4 @@
-"""The HTTP side: health, uploads, the page."""
+"""The HTTP side: health, nodes, uploads, the page."""
 
 from __future__ import annotations
 
@@ -31,12 +31,15 @@ from hub.node.node import Node
 from hub.node.rights import Identity
 from hub.record.port import Upload
 from hub.server.auth import Tokens
+from hub.server.draining import Drain
 
 _log = logging.getLogger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 UPLOAD_SECONDS = 24 * 3600.0
 """How long an upload is kept."""
+LONGEST_DRAIN = 3600.0
+"""Seconds that a node may have to drain, at most."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -93,13 +96,16 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 class Http:
     """Routes beside the Socket.IO endpoints."""
 
-    def __init__(self, node: Node, tokens: Tokens, connections: Callable[[], int]) -> None:
+    def __init__(self, node: Node, tokens: Tokens, connections: Callable[[], int], drain: Drain) -> None:
         self._node = node
         self._tokens = tokens
         self._connections = connections
+        self._drain = drain
 
     def add_to(self, app: web.Application) -> None:
         app.router.add_get("/healthz", self.health)
+        app.router.add_get("/api/v1/nodes", self.nodes)
+        app.router.add_post("/api/v1/drain", self.drain)
         app.router.add_post("/api/v1/uploads", self.upload)
         app.router.add_get("/api/v1/uploads/{id}", self.download)
         app.router.add_get("/", self.page)
@@ -111,7 +117,8 @@ class Http:
                 app.router.add_get(f"/{file.name}", _file_handler(file))
 
     async def health(self, request: web.Request) -> web.Response:
-        """Whether the hub serves. 503 while the record cannot be reached."""
+        """Whether this node serves. 503 while the record cannot be reached, while it does not hear other nodes, and while it
+        drains."""
         body: dict[str, Any] = {
             "status": "ok",
             "version": __version__,
@@ -125,9 +132,31 @@ class Http:
             if self._node.degraded:
                 raise Unavailable("the record is away")
             body["record"]["ping_ms"] = round(await self._node.record.ping() * 1000, 3)
+            if self._node.deaf:
+                raise Unavailable("this node does not hear the others; what they do shows late")
         except Unavailable as error:
             body |= {"status": "degraded", "reason": error.message}
+        if self._drain.begun:
+            body |= {"status": "draining", "reason": "this node ends; others go on"}
         return web.json_response(body, status=200 if body["status"] == "ok" else 503)
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """All nodes of the hub, for operators: ``{nodes: [{name, age, info}]}``, ``age`` in seconds since its last beat."""
+        self._operator(request)
+        return web.json_response({"ok": True, "nodes": self._node.presence.rows()})
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Let a node end in order, for operators: ``POST {node?, seconds?}``, by default the node that is asked."""
+        self._operator(request)
+        name, seconds = await _drain_order(request)
+        if name is None or name == self._node.name:
+            self._drain.ask(seconds)
+            return web.json_response({"ok": True, "node": self._node.name})
+        there = [row["name"] for row in self._node.presence.rows()]
+        if name not in there:
+            raise NotFound(f"there is no node {name!r}; there are: {', '.join(there)}")
+        await self._node.tell_to_drain(name, seconds)
+        return web.json_response({"ok": True, "node": name})
 
     async def upload(self, request: web.Request) -> web.Response:
         """Keep a file for a day: ``POST /api/v1/uploads?name=FILE`` with the file as the body."""
@@ -191,11 +220,28 @@ class Http:
             return web.Response(status=503, text="The web page is not built here; scripts/run builds it.\n")
         return web.FileResponse(index, headers={"Cache-Control": "no-cache"})
 
+    def _operator(self, request: web.Request) -> None:
+        if self._identity(request).role is not Role.OPERATOR:
+            raise Forbidden("operators look after nodes")
+
     def _identity(self, request: web.Request) -> Identity:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         identity = self._tokens.read(token if scheme.lower() == "bearer" else None)
         identity.check_alive(self._node.clock())
         return identity
+
+
+async def _drain_order(request: web.Request) -> tuple[str | None, float | None]:
+    try:
+        body = await request.json() if request.can_read_body else {}
+        name, seconds = body.get("node"), body.get("seconds")
+    except (ValueError, AttributeError):
+        raise InvalidRequest("drain takes an object: {node?, seconds?}") from None
+    if not isinstance(name, str | None):
+        raise InvalidRequest("a node is named by text")
+    if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= LONGEST_DRAIN):
+        raise InvalidRequest(f"seconds is a number from 0 to {LONGEST_DRAIN:g}")
+    return name, None if seconds is None else float(seconds)
 
 
 def _file_name(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from functools import partial
 from typing import Any
@@ -22,21 +23,30 @@ from hub.wire.messages import PROTOCOL_VERSION
 
 _log = logging.getLogger(__name__)
 
+WEBSOCKET_NEEDED = "this hub takes WebSockets only, no polling: connect with transports: ['websocket']"
 ACK_SECONDS = 10.0
 """How long a worker has to acknowledge what the hub sends it."""
 BAD_TOKEN = 4500
 TOO_MANY = 4504
+NO_POLLING = 4506
 RESTART = 4001
 EXPIRED = 4005
 TOO_FAST = 4013
 FIRST_BURST = 4.0
 """Seconds' worth of new connections that may come at once."""
+BACK_SECONDS = 0.5
+"""How long who is told to come back waits at least, about: another node may still be starting."""
+BACK_PER_CLIENT = 0.001
+"""Seconds over which each client more spreads their coming back."""
+FAREWELLS = 32
+"""Moments at which clients are told to come back: one event each, so that none is encoded for one client."""
 
 
 class Sockets:
     """Both endpoints and the sessions of everybody who is connected to them."""
 
-    def __init__(self, node: Node, tokens: Tokens, origins: list[str] | None) -> None:
+    def __init__(self, node: Node, tokens: Tokens, origins: list[str] | None, *, websocket_only: bool = False) -> None:
+        """``websocket_only``: connections that poll are refused, since their requests may come to several nodes."""
         self._node = node
         self._tokens = tokens
         self._sessions: dict[str, tuple[Session, SocketOutbox]] = {}
@@ -48,8 +58,8 @@ class Sockets:
         self._per_byte = 1 / settings.bytes_per_second if settings.bytes_per_second else 0.0
         self._burst = settings.rate_burst
         self.servers = {
-            "/socket.io": self._server(Variant.JSON, origins),
-            "/msgpack/socket.io": self._server(Variant.MSGPACK, origins),
+            "/socket.io": self._server(Variant.JSON, origins, websocket_only),
+            "/msgpack/socket.io": self._server(Variant.MSGPACK, origins, websocket_only),
         }
         node.on_degraded = self._degraded
 
@@ -58,7 +68,7 @@ class Sockets:
         """Connections now."""
         return len(self._sessions)
 
-    def _server(self, variant: Variant, origins: list[str] | None) -> HubSocketServer:
+    def _server(self, variant: Variant, origins: list[str] | None, websocket_only: bool) -> HubSocketServer:
         settings = self._node.settings
         return HubSocketServer(
             variant,
@@ -68,6 +78,7 @@ class Sockets:
             origins=origins,
             ping=(settings.ping_seconds, settings.ping_timeout),
             admissions=self._admissions,
+            no_polling=_refused(NO_POLLING, WEBSOCKET_NEEDED) if websocket_only else None,
         )
 
     # the handler of both servers
@@ -178,10 +189,24 @@ class Sockets:
         for _, outbox in list(self._sessions.values()):
             outbox.send(event)
 
+    def drain(self, deadline: float | None) -> None:
+        """Take no new connections; with a ``deadline``, in seconds since 1970, tell those that are there to go on elsewhere
+        until then."""
+        for server in self.servers.values():
+            server.take_no_more()
+        if deadline is not None:
+            seconds = round(max(0.0, deadline - self._node.clock()), 3)
+            self._tell_all(Encoded("hub.drain", {"deadline": iso(deadline), "seconds": seconds}))
+
     def say_goodbye(self, reason: str) -> None:
-        """Tell everybody that this hub ends, and to come back."""
-        farewell = {"code": RESTART, "reason": reason, "reconnect": True, "retry_after_ms": 500}
-        self._tell_all(Encoded("hub.disconnect", farewell))
+        """Tell everybody that this hub ends, and to come back, each at a moment of its own."""
+        spread = BACK_SECONDS + BACK_PER_CLIENT * len(self._sessions)
+        farewells = [
+            Encoded("hub.disconnect", {"code": RESTART, "reason": reason, "reconnect": True, "retry_after_ms": after})
+            for after in (round(1000 * (BACK_SECONDS + spread * n / FAREWELLS)) for n in range(FAREWELLS))
+        ]
+        for _, outbox in list(self._sessions.values()):
+            outbox.send(random.choice(farewells))
 
     def close(self) -> None:
         """Close every connection, and take no more."""

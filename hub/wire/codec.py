@@ -5,6 +5,7 @@ Two variants: the standard JSON parser (text) and the msgpack parser (bytes). An
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import partial
@@ -26,11 +27,11 @@ class Variant(StrEnum):
     MSGPACK = "msgpack"
 
 
-def encode_event(variant: Variant, event: str, payload: dict[str, Any]) -> str | bytes:
-    """The Socket.IO packet of an event in the default namespace, without Engine.IO's own framing."""
+def encode_event(variant: Variant, event: str, payload: dict[str, Any]) -> bytes:
+    """The WebSocket frame of the Engine.IO message that carries the Socket.IO packet of an event, in the default namespace."""
     if variant is Variant.JSON:
-        return "2" + _json([event, payload]).decode()
-    return _msgpack({"type": 2, "data": [event, payload], "nsp": "/"})
+        return _frame(0x81, b"42" + _json([event, payload]))
+    return _frame(0x82, _msgpack({"type": 2, "data": [event, payload], "nsp": "/"}))
 
 
 def read_msgpack(packed: bytes) -> Any:
@@ -87,8 +88,18 @@ def _frame(first: int, body: bytes) -> bytes:
     if size < 126:
         return bytes((first, size)) + body
     if size < 65_536:
-        return bytes((first, 126)) + size.to_bytes(2, "big") + body
-    return bytes((first, 127)) + size.to_bytes(8, "big") + body
+        return _head_16(first, 126, size) + body
+    return _head_64(first, 127, size) + body
+
+
+_head_16: Final = struct.Struct(">BBH").pack
+_head_64: Final = struct.Struct(">BBQ").pack
+
+
+def packet_in(variant: Variant, frame: bytes) -> str | bytes:
+    """The Socket.IO packet in a frame of ``encode_event``."""
+    head = 2 if frame[1] < 126 else 4 if frame[1] == 126 else 10
+    return str(frame[head + 1 :], "utf-8") if variant is Variant.JSON else frame[head:]
 
 
 class Encoded:
@@ -97,29 +108,30 @@ class Encoded:
     ``payload`` must not change between creation and the last ``get`` or ``frame``.
     """
 
-    __slots__ = ("_by_variant", "_frames", "event", "payload")
+    __slots__ = ("_frames", "_packets", "event", "payload")
 
     def __init__(self, event: str, payload: dict[str, Any]) -> None:
         self.event = event
         self.payload = payload
-        self._by_variant: dict[Variant, str | bytes] = {}
         self._frames: dict[Variant, bytes] = {}
+        self._packets: dict[Variant, str | bytes] | None = None  # of who polls only
 
     def encode_now(self, variants: Iterable[Variant] = tuple(Variant)) -> None:
         """Encode for these variants, because the payload is about to change."""
         for variant in variants:
-            self.get(variant)
+            self.frame(variant)
 
     def frame(self, variant: Variant) -> bytes:
         """The WebSocket frame in a variant."""
         frame = self._frames.get(variant)
         if frame is None:
-            frame = self._frames[variant] = encode_frame(variant, self.get(variant))
+            frame = self._frames[variant] = encode_event(variant, self.event, self.payload)
         return frame
 
     def get(self, variant: Variant) -> str | bytes:
-        """The packet in a variant."""
-        packet = self._by_variant.get(variant)
+        """The packet in a variant, without Engine.IO's own framing."""
+        packets = self._packets = self._packets or {}
+        packet = packets.get(variant)
         if packet is None:
-            packet = self._by_variant[variant] = encode_event(variant, self.event, self.payload)
+            packet = packets[variant] = packet_in(variant, self.frame(variant))
         return packet

@@ -13,6 +13,7 @@ from scripts.benchmarks.control import Commands, answer
 from scripts.benchmarks.figures import percentile
 from scripts.benchmarks.link import Link, LinkError, way_from
 from scripts.benchmarks.sources import HubSource, RelaySource, Source, Token, stamp
+from scripts.benchmarks.writers import contend
 
 STEP_SECONDS = 10.0
 _UNDER_WAY = 4
@@ -143,7 +144,8 @@ class Agent:
         if command["command"] == "connect":
             hub = command["kind"] == "hub"
             link = Link(way_from(command), binary=hub)
-            self._source = HubSource(link) if hub else RelaySource(link)
+            kind = HubSource if hub else RelaySource
+            self._source = kind(link, command["name"])
             return {}
         source = self._source
         if source is None:
@@ -187,6 +189,8 @@ class Agent:
             case "appends":
                 for turn in range(command["count"]):
                     source.append_one(0, f"word {turn:06d} ")
+            case "contend":
+                return contend(command)
             case other:
                 raise LinkError(f"there is no command {other}")
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from scripts.benchmarks import contestants
 from scripts.benchmarks.contestants import HUB, NODE, Server, Valkey
@@ -47,10 +47,17 @@ class Side:
         return {**self.server.cpu(), "agent": self.agent.cpu(), "load": self.crowd.cpu()}
 
 
+class Metered(Protocol):
+    """What a Meter looks at."""
+
+    def cpu(self) -> dict[str, float]:
+        """Seconds of CPU so far, apart."""
+
+
 class Meter:
     """CPU by process and wall time of a phase."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Metered) -> None:
         self._side = side
         self.cpu: dict[str, float] = {}
         self.seconds = 0.0
@@ -107,6 +114,15 @@ class Bench:
         """Start the hub in another way."""
         return self.keep(contestants.start_hub(self.scratch, port=port, folder=folder, valkey=valkey))
 
+    def nodes(self, count: int) -> tuple[Valkey, list[Server]]:
+        """Start the hub as so many nodes on one Valkey."""
+        valkey = self.valkey()
+        servers = []
+        for number in range(count):
+            self.tell(f"starting node {number + 1} of {count}")
+            servers.append(self.start_hub(valkey=valkey))
+        return valkey, servers
+
     def valkey(self) -> Valkey:
         """A Valkey whose socket is known."""
         valkey = contestants.start_valkey(self.scratch)
@@ -124,9 +140,9 @@ class Bench:
         self._stack.callback(crowd.end)
         return crowd
 
-    def agent(self, server: Server, crowd: Crowd | None = None) -> Process:
-        """A source of changes for a server."""
-        agent = start_agent(self.scratch, server, crowd)
+    def agent(self, server: Server, crowd: Crowd | None = None, *, name: str = "s") -> Process:
+        """A source of changes for a server; its sessions' ids begin with ``name``."""
+        agent = start_agent(self.scratch, server, crowd, name=name)
         self._stack.callback(agent.end)
         return agent
 

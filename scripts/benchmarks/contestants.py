@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ MODULES: Final = ROOT / "web" / ".cache" / "bench"
 _SOCKET_IO: Final = "/socket.io/?EIO=4&transport=websocket"
 _MSGPACK: Final = "/msgpack/socket.io/?EIO=4&transport=websocket"
 _VALKEY: Final = "valkey-server"
+_SECRET: Final = "all hubs of a bench take each other's tokens"
 _LONGEST_SOCKET: Final = 100
 """Bytes of a Unix socket's path that every system takes."""
 _SETTINGS: Final = {
@@ -61,7 +63,7 @@ class Server:
 
     def cpu(self) -> dict[str, float]:
         """Seconds of CPU so far, of the server and of its Valkey."""
-        return {"server": self.process.cpu(), "valkey": sum(map(cpu_seconds, self.valkeys))}
+        return cpu_of([self])
 
     def source(self) -> dict[str, Any]:
         """How the source of changes gets in."""
@@ -85,6 +87,12 @@ class Server:
         self.process.end()
         if self.valkey is not None:
             self.valkey.end()
+
+
+def cpu_of(servers: Sequence[Server]) -> dict[str, float]:
+    """Seconds of CPU so far, of servers together and of the Valkey that they share."""
+    valkeys = {pid for server in servers for pid in server.valkeys}
+    return {"server": sum(server.process.cpu() for server in servers), "valkey": sum(map(cpu_seconds, valkeys))}
 
 
 @dataclass
@@ -140,7 +148,8 @@ def _answers(path: Path) -> bool:
 
 
 def start_hub(scratch: Path, *, port: int = 0, folder: Path | None = None, valkey: Valkey | None = None) -> Server:
-    """Start the hub by its command, with its embedded Valkey unless another is given. ``folder`` to start it again."""
+    """Start the hub by its command, with its embedded Valkey unless another is given. ``folder`` to start it again. Hubs
+    that are given the same Valkey are nodes of one."""
     data = folder or scratch / f"hub-{time.monotonic_ns()}"
     command = [sys.executable, "-m", "hub", "serve", "--port", str(port), "--data-dir", str(data)]
     if valkey is not None:
@@ -149,7 +158,12 @@ def start_hub(scratch: Path, *, port: int = 0, folder: Path | None = None, valke
         HUB,
         command,
         scratch,
-        env={"HUB_CONNECTIONS": "100000", "HUB_CONNECTS_PER_SECOND": "0", "PYTHONWARNINGS": "ignore"},
+        env={
+            "HUB_CONNECTIONS": "100000",
+            "HUB_CONNECTS_PER_SECOND": "0",
+            "HUB_SECRET": _SECRET,
+            "PYTHONWARNINGS": "ignore",
+        },
     )
     try:
         until = time.monotonic() + START_SECONDS
@@ -163,7 +177,7 @@ def start_hub(scratch: Path, *, port: int = 0, folder: Path | None = None, valke
         raise
     embedded = [pid for pid in descendants(process.pid) if process_name(pid) == _VALKEY]
     valkeys = embedded if valkey is None else [valkey.process.pid]
-    return Server(HUB, "hub", process, int(found[1]), found[2], valkeys, valkey)
+    return Server(HUB, "hub", process, int(found[1]), found[2], valkeys)
 
 
 def start_peer(name: str, scratch: Path, *, port: int = 0, mirror: bool = False) -> Server:

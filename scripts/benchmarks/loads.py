@@ -43,9 +43,8 @@ class Crowd:
         self, way: dict[str, Any], count: int, *, first: int = 0, concurrency: int = CONCURRENCY, strict: bool = True
     ) -> dict[str, float]:
         """Let viewers numbered from ``first`` in. Raises BenchError unless all get in, or not ``strict``."""
-        shares = _shares(count, len(self.processes))
         at = first
-        for process, share in zip(self.processes, shares, strict=True):
+        for process, share in zip(self.processes, shares(count, len(self.processes)), strict=True):
             most = max(1, concurrency // len(self.processes))
             process.tell("open", **way, first=at, count=share, concurrency=most, seconds=OPEN_SECONDS)
             at += share
@@ -55,14 +54,6 @@ class Crowd:
         if strict and (lost or sum(self.viewers) < count):
             raise BenchError(f"{sum(self.viewers)} of {count} viewers got in: {answers[0]['refusal'] or 'too slow'}")
         return {"ready": sum(self.viewers), "seconds": max(answer["seconds"] for answer in answers)}
-
-    def open_more(self, way: dict[str, Any], count: int) -> None:
-        """Let viewers in until there are so many. With one process only: others' shares would not be even."""
-        there = self.viewers[0]
-        if len(self.processes) > 1:
-            self.close_viewers()
-            there = 0
-        self.open(way, count - there, first=there)
 
     def settle(self, calm: float, seconds: float = 15.0) -> None:
         """Wait until nothing has come for ``calm`` seconds."""
@@ -118,17 +109,19 @@ class Crowd:
         self.step_fds = []
 
 
-def start_agent(scratch: Path, server: Server, crowd: Crowd | None = None) -> Process:
-    """The source of changes, connected to a server; it waits for a crowd's viewers in lockstep."""
+def start_agent(scratch: Path, server: Server, crowd: Crowd | None = None, *, name: str = "s") -> Process:
+    """The source of changes, connected to a server; it waits for a crowd's viewers in lockstep. Its sessions' ids begin
+    with ``name``."""
     fds = [] if crowd is None else crowd.step_fds
     agent = Process("agent", python_module("agent", *map(str, fds)), scratch, fds=fds)
     try:
-        agent.ask("connect", **server.source())
+        agent.ask("connect", name=name, **server.source())
     except BaseException:
         agent.end()
         raise
     return agent
 
 
-def _shares(count: int, parts: int) -> list[int]:
+def shares(count: int, parts: int) -> list[int]:
+    """A number split as evenly as can be."""
     return [count // parts + (index < count % parts) for index in range(parts)]

@@ -31,6 +31,8 @@ class Reply(msgspec.Struct):
     """The answer to a request; of ``apply.many`` with one for each batch."""
 
     ok: bool
+    seq: int = 0
+    """Of the position at which it is kept."""
     error: Refusal | None = None
     replies: list["Reply"] = []  # noqa: UP037  msgspec copies it
 
@@ -132,6 +134,15 @@ class HubSource:
         """Append to a session's entry, and wait for the answer."""
         self._many([self._batch(session, {"op": "log.append", "id": self._entry, "text": text})])
 
+    def count_up(self, session: int, times: int) -> None:
+        """Add 1 to a counter of a session so many times, each by a request of its own."""
+        op = {"op": "state.incr", "path": "/n"}
+        self.link.send(*(self._event("apply", self._batch(session, op)) for _ in range(times)))
+
+    def counted(self) -> list[int]:
+        """Of the requests that were answered by now, the seq of each one's change."""
+        return [reply.seq for _, data in self.link.acknowledgements() for reply in _check(data)]
+
     def say(self, session: int, texts: Sequence[str]) -> None:
         self._many([self._batch(session, {"op": "state.merge", "value": {"beat": text}}) for text in texts])
 
@@ -185,11 +196,13 @@ class HubSource:
             _check(self.link.acknowledgement()[1])
 
 
-def _check(data: msgspec.Raw) -> None:
-    for reply in _replies.decode(data):
+def _check(data: msgspec.Raw) -> list[Reply]:
+    replies = _replies.decode(data)
+    for reply in replies:
         for one in (reply, *reply.replies):
             if not one.ok:
                 raise LinkError(f"refused: {one.error}")
+    return replies
 
 
 class RelaySource:

@@ -54,15 +54,17 @@ def measure_table(measure: Measure) -> Table:
     table.add_column(measure.unit, justify="right")
     table.add_column(f"÷ {measure.reference}" if measure.growth else f"{measure.reference} ÷ this", justify="right")
     shown = {name: title for name, title in _CPU.items() if any(cpu_text(s, name) for s in measure.samples.values())}
-    if shown:
-        for title in shown.values():
-            table.add_column(f"CPU us\n{title}", justify="right")
+    for title in shown.values():
+        table.add_column(f"CPU us\n{title}", justify="right")
+    watched = any(map(load_text, measure.samples.values()))
+    if watched:
         table.add_column("viewers,\nof a core", justify="right")
     for name, samples in measure.samples.items():
         ratio_text = "1" if name == measure.reference else spread_text(measure.against_reference(name))
         cells = [name, spread_text(measure.spread(name)), ratio_text]
-        if shown:
-            cells += [*(cpu_text(samples, process) for process in shown), load_text(samples)]
+        cells += [cpu_text(samples, process) for process in shown]
+        if watched:
+            cells.append(load_text(samples))
         table.add_row(*cells, style="bold" if name == measure.reference else "")
     return table
 

@@ -300,12 +300,12 @@ async def test_notices_and_broadcasts(hub: HubServer, client: Client) -> None:
     manager.send_notification("warning", "Message", id="n1", expires_at="2999-01-01T00:00:00Z")
     assert AgentContext.log_to_all("warning", "Maintenance", "soon") == []
     await client.link.announcements.settle()
-    assert hub.node.notices.get("n1")["message"] == "Message"  # type: ignore[index]
+    assert (await hub.node.notices.find("n1"))["message"] == "Message"  # type: ignore[index]
     await until(lambda: [len(context.log) for context in (ctx, background)] == [1, 1])
     assert ctx.log.entries()[0].content == "soon"
     manager.clear("n1")
     await client.link.announcements.settle()
-    assert hub.node.notices.get("n1") is None
+    assert await hub.node.notices.find("n1") is None
 
 
 # the connection goes and comes

@@ -163,7 +163,5 @@ async def test_loading_anew_doubles_nothing(hub: HubServer, link: NodeLink) -> N
 async def test_18_a_notification_is_a_notice(hub: HubServer) -> None:
     await hub_package.create(id="one", user_id="anna", set_current=True)
     AgentContext.get_notification_manager().send_notification("info", "M", id="n1")
-    await until(lambda: hub.node.notices.get("n1"))
-    notice = hub.node.notices.get("n1")
-    assert notice is not None
+    notice = await until(lambda: hub.node.notices.find("n1"))
     assert (notice["source"], notice["context"], notice["audience"]) == ("context", "one", "anna")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 from tests.support import ROOT, HubProcess, run_command, wait_until
@@ -126,6 +127,31 @@ def test_an_agent_is_served_inside_the_hub(tmp_path: Path) -> None:
         assert [e["type"] for e in shown["entries"]] == ["user", "response", "user", "error"]
         (tmp_path / "release").touch()
         wait_until(lambda: any(entry["content"] == "awake" for entry in hub.json("show", slow)["entries"]))
+
+
+def test_a_run_inside_the_hub_is_waited_for_at_its_end_but_not_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "served_for_test.py").write_text(SERVED)
+    hub = HubProcess(tmp_path, HUB_DRAIN_SECONDS="30")
+    hub.options = ["--app", "served_for_test:setup"]
+    with hub:
+        waiting = {name: hub.json("new", "--agent", "blocking")["id"] for name in ("first", "second")}
+        hub.run("send", waiting["first"], str(tmp_path / "first"))
+        wait_until(lambda: hub.json("show", waiting["first"])["document"]["running"])
+        assert hub.running is not None
+        hub.running.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "draining" in hub.run("health").stdout)
+        (tmp_path / "first").touch()
+        assert hub.running.process.wait(10) == 0
+        hub.start()
+        assert hub.json("show", waiting["first"])["document"]["run"]["status"] == "finished"
+
+        hub.run("send", waiting["second"], str(tmp_path / "second"))
+        wait_until(lambda: hub.json("show", waiting["second"])["document"]["running"])
+        hub.json("drain", "--seconds", "0.5")
+        assert hub.running.process.wait(15) == 0
+        hub.start()
+        assert hub.json("show", waiting["second"])["document"]["run"]["status"] == "interrupted"
 
 
 def test_the_example_of_the_readme(tmp_path: Path) -> None:

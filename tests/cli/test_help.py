@@ -41,7 +41,11 @@ def _commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield from _commands(inner, (*path, name))
 
 
-LEAVES = [(path, command) for path, command in _commands() if not getattr(command, "commands", None)]
+LEAVES = [
+    (path, command)
+    for path, command in _commands()
+    if not getattr(command, "commands", None) and not command.hidden  # "node" is run by its parent only
+]
 
 
 def test_all_commands_are_there() -> None:
@@ -55,13 +59,14 @@ def test_all_commands_are_there() -> None:
             "contexts",
             "show",
             "watch",
+            "nodes",
             "health",
             "new",
             "send",
             "control",
             "remove",
         ),
-        *("broadcast", "notice post", "notice list", "notice clear"),
+        *("broadcast", "drain", "notice post", "notice list", "notice clear"),
     }
 
 

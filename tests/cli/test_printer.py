@@ -44,11 +44,14 @@ class _Log:
         self._do({"kind": "log.add", "entry": _entry(self.state.log.length, content)})
 
     def append(self, no: int, text: str) -> None:
-        at = utf16_length(self.state.log.entries[no].content)
+        at = utf16_length(self.state.log.find(f"id{no}").content)
         self._do({"kind": "log.append", "id": f"id{no}", "at": at, "text": text})
 
     def update(self, no: int, content: str) -> None:
         self._do({"kind": "log.update", "id": f"id{no}", "content": content})
+
+    def trim(self, before: int) -> None:
+        self._do({"kind": "log.trim", "before": before, "ids": self.state.log.ids(before)})
 
     def reset(self) -> None:
         part: Part = {"kind": "log.reset", "log_id": f"log{self.state.position.seq}"}
@@ -90,6 +93,28 @@ def test_a_reset_begins_anew() -> None:
     log.reset()
     log.add("new")
     assert _brief(log.printer.take(settled=True)) == [("whole", 0, "new")]
+
+
+def test_entries_that_are_not_kept_any_more_are_printed_if_there_was_time() -> None:
+    log = _Log(3)
+    log.printer.take(settled=True)
+    log.add("a")
+    log.append(1, "b")
+    log.trim(2)
+    assert _brief(log.printer.take(settled=True)) == [("whole", 3, "a")]
+    log.append(2, "c")
+    log.add("d")
+    log.add("e")
+    log.trim(5)
+    log.add("f")
+    assert _brief(log.printer.take(settled=False)) == [("whole", 5, "e")]
+    assert _brief(log.printer.take(settled=True)) == [("whole", 6, "f")]
+    log.trim(7)
+    assert log.printer.open_entry is None
+    assert log.printer.take(settled=True) == []
+    log.add("g")
+    assert _brief(log.printer.take(settled=True)) == [("whole", 7, "g")]
+    assert log.printer.begin(log.state.log)
 
 
 def test_a_snapshot_shows_only_what_is_new() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from hub.core.contexts import ROW_FIELDS
+from hub.record.valkey import server_binary
 from tests.cli.test_text import EVIL
 from tests.cli.worker import connected
+from tests.record.servers import Server
 from tests.support import HubProcess, run_command
 
 
@@ -128,3 +134,41 @@ async def test_a_reader_sees_only_what_its_token_covers(shared_hub: HubProcess) 
     refused = shared_hub.run("show", "unseen-1", "--token", token)
     assert refused.returncode == 1
     assert "[not_found]" in refused.stderr
+
+
+COMMANDS = (
+    ("contexts",),
+    ("contexts", "-n", "2"),
+    ("contexts", "-n", "6", "--all"),
+    ("show", "c1"),
+    ("show", "c1", "-n", "0"),
+)
+
+
+def test_redis_is_read_without_a_hub(tmp_path: Path) -> None:
+    with Server(server_binary()) as record:
+        hub = HubProcess(tmp_path)
+        hub.options = ["--redis", record.url]
+        with hub:
+            for number in range(4):
+                hub.json("new", "--id", f"c{number}", "--name", f"Name {number}", "--agent", "nobody")
+            hub.json("new", "--id", "hidden", "--type", "background")
+            hub.json("send", "c1", "hello")
+            told = {command: hub.json(*command) for command in COMMANDS}
+            direct = {command: _json(*command, "--redis", record.url) for command in told}
+            assert direct == told
+        for command, answer in told.items():
+            assert _json(*command, "--redis", record.url) == answer
+        shown = run_command("show", "c1", "--redis", record.url)
+        assert "Name 1" in shown.stdout
+        missing = run_command("show", "nothing", "--redis", record.url)
+        assert (missing.returncode, "[not_found]" in missing.stderr) == (1, True)
+    away = run_command("contexts", "--redis", record.url)
+    assert (away.returncode, "Traceback" in away.stderr) == (1, False)
+    assert run_command("contexts", "--redis", "nonsense://").returncode == 1
+
+
+def _json(*arguments: str) -> Any:
+    done = run_command(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

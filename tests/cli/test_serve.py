@@ -81,9 +81,9 @@ def test_a_damaged_folder_is_told(hub_process: HubProcess) -> None:
         hub_process.json("send", id, f"message {number}")
     hub_process.stop()
     (file,) = (hub_process.folder / "valkey").glob("**/*.incr.aof")
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 40] = b"x" * 40
-    file.write_bytes(data)
+    data = file.read_bytes()
+    command = data.index(b"\r\n*", len(data) // 2) + 2
+    file.write_bytes(data[:command] + b"x" * 40 + data[command + 40 :])
     arguments = ("serve", "--port", "0", "--data-dir", str(hub_process.folder))
     _refused(run_command(*arguments), r"is damaged.*hub\.record\.repair")
     (hub_process.folder / "secret").write_bytes(b"\xff\xfe")

@@ -71,7 +71,8 @@ def whole(state: ContextState) -> dict[str, Any]:
     copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(state.snapshot()))
     copy["closed"] = state.closed
     copy["size"] = state.size
-    copy["first"] = state.log.first
+    copy["first"], copy["begin"] = state.log.first, state.log.begin
+    copy["numbers"] = [(entry.no, state.log.no_of(entry.id)) for entry in state.log.entries]
     copy["counts"] = [(entry.length, entry.units) for entry in state.log.entries]
     copy["keys"] = {field: state.keys.dump(field) for field in sorted(state.keys.fields())}
     return copy

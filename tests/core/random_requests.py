@@ -1,8 +1,8 @@
 """Strategies for requests that mostly fit a small context, and sometimes do not.
 
 What a request can only name once the context is there stands in it as a placeholder, and is filled in by ``bind``: the
-message ``queue/1`` is the second one that waits, the entry ``entry/1`` the last but one of the log, the run ``active`` the
-one that is going on, if one is.
+message ``queue/1`` is the second one that waits, the entry ``entry/1`` the last but one of the log, the log ``log`` the one
+there is, the run ``active`` the one that is going on, if one is.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ from hub.core.requests import (
     QueueRemove,
     QueueSend,
     RunEnd,
+    RunMove,
     RunOpen,
     RunRef,
     RunStart,
+    Trim,
     Update,
 )
 from hub.core.runs import ACTIVE
@@ -154,6 +156,7 @@ BODIES: st.SearchStrategy[AnyBody] = st.one_of(
     st.builds(
         Control, context=st.just("c"), action=st.sampled_from(["stop", "pause", "resume", "nudge", "nudge", "reset"])
     ),
+    st.builds(Trim, context=st.just("c"), log=st.sampled_from(["log", "log", "gone"]), before=st.integers(-1, 9)),
     st.builds(RunOpen, context=st.just("c")),
     st.builds(RunStart, context=st.just("c"), agent=st.just("demo"), worker=st.just("w1"), node=st.just("n1")),
     st.builds(
@@ -163,6 +166,14 @@ BODIES: st.SearchStrategy[AnyBody] = st.one_of(
         status=st.sampled_from(["interrupted", "stopped", "failed"]),
         error=st.none() | TEXTS,
         again=st.booleans(),
+        node=st.sampled_from([None, None, "n1", "n2"]),
+    ),
+    st.builds(
+        RunMove,
+        context=st.just("c"),
+        run=st.just(RunRef("active", 0)),
+        worker=st.just("w2"),
+        node=st.sampled_from(["n1", "n2"]),
     ),
 )
 AUTHORS: st.SearchStrategy[Author] = st.sampled_from([OPERATOR, AGENT, USER])
@@ -173,9 +184,11 @@ def bind(body: AnyBody, state: ContextState) -> AnyBody:
     document = state.document
     if isinstance(body, Apply):
         body = msgspec.structs.replace(body, ops=[_bind_entry(op, state) for op in body.ops])
-    if isinstance(body, (Apply, RunEnd)) and body.run is not None and body.run.id == "active":
+    if isinstance(body, Trim) and body.log == "log":
+        return msgspec.structs.replace(body, log=state.log.id)
+    if isinstance(body, (Apply, RunMove, RunEnd)) and body.run is not None and body.run.id == "active":
         run = document["run"]
-        if run and (isinstance(body, RunEnd) or run["status"] in ACTIVE):
+        if run and (not isinstance(body, Apply) or run["status"] in ACTIVE):
             return msgspec.structs.replace(body, run=RunRef(run["id"], run["fence"]))
         return msgspec.structs.replace(body, run=None) if isinstance(body, Apply) else body
     if isinstance(body, (QueueEdit, QueueRemove, QueueSend)) and body.id is not None and body.id.startswith("queue/"):

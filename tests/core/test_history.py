@@ -51,7 +51,8 @@ def play(state: ContextState, history: History) -> list[Made]:
             assert worked.position == state.position == position.after()
             assert (worked.result["epoch"], worked.result["seq"]) == worked.position
         assert state.size == json_size(state.document)
-        assert state.document["log"] == {"id": state.log.id, "length": state.log.length}
+        begin = {"first": state.log.begin} if state.log.begin else {}
+        assert state.document["log"] == {"id": state.log.id, "length": state.log.length} | begin
         made.append(Made(request, worked, encoded([bound, worked.parts, worked.result])))
     return made
 
@@ -103,8 +104,8 @@ def test_a_reader_of_the_newest_entries_agrees_on_all_that_it_holds(history: His
         reader.apply(sent(change))
     first = reader.log.first
     assert reader.document == state.document
-    assert reader.log.to_json()["entries"] == state.log.to_json()["entries"][first:]
-    assert reader.log.length == state.log.length
+    assert reader.log.to_json()["entries"] == state.log.to_json()["entries"][first - state.log.begin :]
+    assert (reader.log.length, reader.log.begin) == (state.log.length, state.log.begin)
 
 
 @settings(max_examples=60)

@@ -254,6 +254,74 @@ def numbers(entries: list[Entry]) -> list[int]:
     return [one["no"] for one in entries]
 
 
+def test_a_log_that_is_trimmed() -> None:
+    log = state(*map(entry, range(5)))
+    append(log, "x", 0, "n4")
+    assert (log.ids(3), log.ids(0), log.ids(99)) == (["n0", "n1", "n2"], [], [f"n{no}" for no in range(5)])
+    undo = log.trim(3)
+    assert (log.begin, log.first, log.length, log.whole) == (3, 3, 5, True)
+    assert ([one.no for one in log.entries], log.no_of("n3"), log.no_of("n2")) == ([3, 4], 3, None)
+    assert log.find("n4").content == "x"
+    with pytest.raises(LookupError):
+        log.find_if_held("n2")
+    log.add(entry(5))
+    assert numbers(log.tail(9, 10**6)) == [3, 4, 5]
+    assert numbers(log.tail(9, 10**6, before=5)) == [3, 4]
+    assert log.tail(9, 10**6, before=3) == []
+    for wrong in (3, 2, 7, -1, "4", 4.0, True, None):
+        with pytest.raises(LookupError):
+            log.trim(wrong)  # type: ignore[arg-type]
+    assert log.length == 6
+    log._drop_last()
+    undo()
+    assert (log.begin, log.first, log.length) == (0, 0, 5)
+    assert [one.id for one in log.entries] == log.ids(5) == [f"n{no}" for no in range(5)]
+
+
+def test_a_reader_of_the_newest_entries_hears_of_a_trim() -> None:
+    log = LogState("L", [entry(7), entry(8)])
+    undo = log.trim(5)
+    assert (log.begin, log.first, log.whole, len(log.entries)) == (5, 7, False, 2)
+    assert log.find_if_held("n6") is None
+    log.trim(8)
+    assert (log.begin, log.first, log.whole) == (8, 8, True)
+    log = LogState("L", [entry(7), entry(8)])
+    undo = log.trim(8)
+    undo()
+    assert (log.begin, log.first, len(log.entries)) == (0, 7, 2)
+
+
+@given(st.lists(st.sampled_from(["append", "append", "add", "trim", "back"]), max_size=30), st.integers(0, 5))
+def test_what_was_trimmed_comes_back_as_it_was(steps: list[str], seed: int) -> None:
+    """Whatever is written to what stays, and whichever entries are open or packed meanwhile."""
+    log = state(*(entry(no, "x" * (SMALL + 1 if no == seed else 1)) for no in range(MOST_OPEN + 4)))
+    undos: list[Undo] = []
+    shots: list[Any] = []
+
+    def shot() -> Any:
+        return log.begin, log.first, log.length, log.to_json(), log.ids(10**6)
+
+    for number, step in enumerate(steps):
+        if step == "back":
+            if undos:
+                undos.pop()()
+                assert shot() == shots.pop()
+            continue
+        shots.append(shot())
+        if step == "add" or not log.entries:
+            undos.append(log.add(entry(log.length)))
+        elif step == "trim":
+            undos.append(log.trim(min(log.begin + 1 + (number + seed) % 3, log.length)))
+        else:
+            one = log.entries[(number * (seed + 1)) % len(log.entries)]
+            undos.append(append(log, "y", one.units, one.id))
+        opened = sum(1 for held in log._held if not isinstance(held, bytes))
+        assert opened <= MOST_OPEN + 1
+    while undos:
+        undos.pop()()
+        assert shot() == shots.pop()
+
+
 def test_the_tail() -> None:
     log = LogState("L", [entry(no) for no in range(10)])
     assert numbers(log.tail(3, 10**6)) == [7, 8, 9]

@@ -17,7 +17,7 @@ from hub.core.requests import AnyBody, Apply, Author, Create
 from hub.core.state import ContextState
 from hub.core.values import MAX_DEPTH, depth, json_size
 from hub.core.work_out import work_out
-from hub.wire.codec import Variant, encode_event
+from hub.wire.codec import Encoded, Variant
 from hub.wire.messages import Asked, parse, to_payload
 from tests.core.making import AGENT, OPERATOR, USER, asked, do, furnished, whole
 from tests.core.odd import NAMED, nested
@@ -44,8 +44,8 @@ def try_it(name: str, payload: Any, author: Author) -> str:
 def refused(error: HubError) -> str:
     """The error can be told, and does not send back all that was sent."""
     told = error.to_wire()
-    assert len(encode_event(Variant.JSON, "error", told)) < 5_000
-    assert encode_event(Variant.MSGPACK, "error", told)
+    assert len(Encoded("error", told).get(Variant.JSON)) < 5_000
+    assert Encoded("error", told).get(Variant.MSGPACK)
     return "refused"
 
 
@@ -61,8 +61,8 @@ def work(body: AnyBody, author: Author) -> str:
         assert whole(state) == before
         return "nothing"
     told = {"parts": worked.parts, "result": worked.result}
-    assert msgspec.json.decode(encode_event(Variant.JSON, "change", told)[1:]) == ["change", told]
-    assert encode_event(Variant.MSGPACK, "change", told)
+    assert msgspec.json.decode(Encoded("change", told).get(Variant.JSON)[1:]) == ["change", told]
+    assert Encoded("change", told).get(Variant.MSGPACK)
     assert state.size == json_size(state.document) <= LIMITS.document
     assert depth(state.document) <= MAX_DEPTH + 1
     worked.undo()
@@ -92,7 +92,7 @@ def test_what_is_nested_grows_no_deeper_by_paths() -> None:
             do(state, op)
     do(state, StateIncr("/x" * MAX_DEPTH))
     assert depth(state.document["state"]) == MAX_DEPTH
-    assert encode_event(Variant.MSGPACK, "snapshot", state.snapshot())
+    assert Encoded("snapshot", state.snapshot()).get(Variant.MSGPACK)
 
 
 def test_a_huge_apply_takes_time_in_proportion() -> None:

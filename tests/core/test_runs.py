@@ -17,7 +17,9 @@ from hub.core.requests import (
     Message,
     QueueEdit,
     QueueSend,
+    Request,
     RunEnd,
+    RunMove,
     RunOpen,
     RunRef,
     RunStart,
@@ -140,6 +142,45 @@ def test_a_run_of_ones_own() -> None:
     assert run_of(state).id != result["run"]["id"]
 
 
+def test_a_run_of_ones_own_is_where_its_request_came_in() -> None:
+    state = created(agent="demo")
+    body = RunOpen(context="c", key="w/1")
+    here, there = (Request(body, AGENT, T, node=node) for node in ("n1", "n2"))
+    first = work_out(state, here)
+    assert state.document["run"]["node"] == "n1"
+    again = work_out(state, there)
+    assert again.duplicate, "the same request by way of another node"
+    assert again.result["run"] == first.result["run"]
+
+
+def test_a_run_moves_with_its_worker() -> None:
+    state = in_status("running")
+    run = run_of(state)
+    ask(state, RunMove(context="c", run=run, worker="w2", node="n2"))
+    moved = state.document["run"]
+    assert (moved["worker"], moved["node"], moved["status"], run_of(state)) == ("w2", "n2", "running", run)
+    assert not ask(state, RunMove(context="c", run=run, worker="w2", node="n2")).parts
+    with pytest.raises(RunLost):
+        ask(state, RunEnd(context="c", run=run, status="interrupted", node="n1"))
+    assert active_run(state.document) is not None
+    ask(state, RunEnd(context="c", run=run, status="interrupted", node="n2"))
+    assert active_run(state.document) is None
+
+
+@pytest.mark.parametrize("status", sorted(TRANSITIONS))
+def test_only_the_active_run_moves(status: str) -> None:
+    state = in_status(status)
+    unchanged, run = whole(state), run_of(state)
+    lost = [RunRef(run.id, run.fence + 1), RunRef("other", run.fence)]
+    for wrong in lost if status in ACTIVE else [run, *lost]:
+        with pytest.raises(RunLost):
+            ask(state, RunMove(context="c", run=wrong, worker="w2", node="n2"))
+        assert whole(state) == unchanged
+    if status in ACTIVE:
+        ask(state, RunMove(context="c", run=run, worker="w2", node="n2"))
+        assert state.document["run"]["status"] == status
+
+
 def test_who_writes_while_a_run_is_active() -> None:
     state = in_status("running")
     run = run_of(state)
@@ -253,6 +294,7 @@ def test_a_full_document_keeps_no_run_from_starting_or_ending() -> None:
     with pytest.raises(HubError):
         hub(Apply(context="c", ops=[StateMerge({"a": "x" * 300}), RunSet("running")], run=run_of(state)), author=AGENT)
     hub(Apply(context="c", ops=[RunSet("running"), DataSet("d", "x" * 999)], run=run_of(state)), author=AGENT)
+    hub(RunMove(context="c", run=run_of(state), worker="w" * 300, node="n" * 300))
     hub(Control(context="c", action="pause"))
     hub(Control(context="c", action="stop"))
     hub(RunEnd(context="c", run=run_of(state), status="interrupted", error="x" * 500, again=True))

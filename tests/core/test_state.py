@@ -83,6 +83,14 @@ WRONG: list[Any] = [
     {"kind": "log.append", "id": "f0", "at": 0, "text": "x"},
     {"kind": "log.append", "id": "f0", "at": 4, "text": None},
     {"kind": "log.reset"},
+    {"kind": "log.trim"},
+    {"kind": "log.trim", "before": 0},
+    {"kind": "log.trim", "before": 3},
+    {"kind": "log.trim", "before": "1"},
+    {"kind": "log.trim", "before": True},
+    {"kind": "patch", "ops": [{"op": "add", "path": "/log/first", "value": 1}]},
+    {"kind": "patch", "ops": [{"op": "replace", "path": "", "value": {"log": {"id": "L", "length": 1, "first": 2}}}]},
+    {"kind": "patch", "ops": [{"op": "replace", "path": "", "value": {"log": {"id": "L", "length": 1, "first": "0"}}}]},
     {"kind": "data"},
     {"kind": "data", "key": []},
     {"kind": "key", "key": "w/1"},
@@ -127,8 +135,13 @@ PARTS = st.one_of(
         },
     ),
     st.fixed_dictionaries(
-        {"kind": st.sampled_from(["log.add", "log.update", "log.append", "log.reset", "data", "key", "closed"])},
+        {
+            "kind": st.sampled_from(
+                ["log.add", "log.update", "log.append", "log.reset", "log.trim", "data", "key", "closed"]
+            )
+        },
         optional={
+            "before": st.sampled_from([1, 2]) | ODD,
             "id": st.sampled_from(["f0", "f1", "x"]) | ODD,
             "entry": st.just(ENTRY) | ODD,
             "at": st.sampled_from([0, 3, 4]) | ODD,

@@ -14,7 +14,7 @@ from hub.node.live import Answer
 from hub.node.node import Node
 from hub.node.settings import Settings
 from hub.record.memory import MemoryRecord
-from hub.record.port import Append, Appended
+from hub.record.port import Append, Appended, Record
 from hub.wire.codec import Encoded, Variant
 
 ANN = Author("ann", Role.USER)
@@ -79,7 +79,7 @@ class KeptOutbox:
 
 
 @asynccontextmanager
-async def node_on(record: MemoryRecord, **settings: Any) -> AsyncIterator[Node]:
+async def node_on(record: Record, **settings: Any) -> AsyncIterator[Node]:
     """A node that serves."""
     node = Node(record, Settings(**settings))
     await node.start()

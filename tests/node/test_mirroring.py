@@ -38,7 +38,7 @@ async def incr(node: Node, id: str) -> None:
 
 
 async def mirrored(record: MemoryRecord, id: str, seq: int) -> bool:
-    there = await record.mirrored(id)
+    [there] = await record.mirrored([id])
     return there is not None and there[0] == seq
 
 

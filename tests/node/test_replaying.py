@@ -245,6 +245,23 @@ async def test_the_context_ends_in_the_middle(deliver: str) -> None:
         assert subscriber.checker.state.closed == "removed"
 
 
+async def test_who_resumes_between_a_log_event_and_its_snapshot_gets_the_snapshot() -> None:
+    async with node_on(MemoryRecord()) as node:
+        await create(node)
+        live = node.contexts.live["c"]
+        viewer = Viewer(patch=False, private=False, sees=lambda user: True)
+        for op, owed in ((LogAdd(type="info"), True), (StateIncr(path="/n"), False)):
+            await ok(node, Apply(context="c", ops=[op]))
+            at, outbox = live.replica.position, KeptOutbox()
+            body = Subscribe(topic="context:c", from_=From(epoch=at.epoch, seq=at.seq))
+            subscribed = await node.subscribing.subscribe(live, outbox, viewer, body, lambda: True)
+            assert subscribed is not None
+            reply, send_missed = subscribed
+            assert (reply["recovered"], reply["seq"]) == (True, at.seq)
+            await send_missed()
+            assert [snapshot["seq"] for snapshot in outbox.of("snapshot")] == [at.seq] * owed
+
+
 @pytest.mark.parametrize("deliver", ["patch", "snapshot"])
 async def test_the_record_loses_the_context_in_the_middle(deliver: str) -> None:
     """It is written anew under another epoch; whoever is being sent the old one is told, once, and goes on."""

@@ -42,7 +42,7 @@ def parts(rng: random.Random, state: ContextState, key: int) -> list[Part]:
         name = rng.choice(list(document[hash]))
         return [{"kind": "patch", "ops": [{"op": "remove", "path": f"/{hash}/{pointer(name)}"}]}]
     if kind == 5:
-        return log_add(len(log.entries), f"l{key}", "y" * rng.choice([5, 100, 12_000]), n=key)
+        return log_add(log.length, f"l{key}", "y" * rng.choice([5, 100, 12_000]), n=key)
     if kind in (6, 7) and log.entries:
         entry = rng.choice(log.entries[-3:])
         return [
@@ -52,6 +52,9 @@ def parts(rng: random.Random, state: ContextState, key: int) -> list[Part]:
         return [{"kind": "log.update", "id": rng.choice(log.entries).id, "heading": f"h{key}", "kvps": {"k": key}}]
     if kind == 9 and rng.random() < 0.2:
         return [{"kind": "log.reset", "log_id": f"log{key}"}]
+    if kind == 9 and log.entries and rng.random() < 0.6:
+        before = rng.randrange(log.begin, log.length) + 1
+        return [{"kind": "log.trim", "before": before, "ids": log.ids(before)}]
     if kind == 10:
         name = rng.choice(NAMES)
         if name in state.data and rng.random() < 0.4:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import pytest
 
-from hub.core.changes import ROOT
+from hub.core.changes import ROOT, RecordEntry
 from hub.core.errors import Conflict, HubError, InvalidValue, NotFound, Overloaded, Unavailable
 from hub.core.position import Position
 from hub.record.connection import Connection
 from hub.record.packing import pack
-from hub.record.port import MirrorWrite, Outcome, Record
+from hub.record.port import Append, MirrorWrite, Outcome, Record
 from hub.record.redis import RedisRecord
-from tests.record.writer import Writer, creation, log_add, put
+from tests.proxy import Proxy
+from tests.record.writer import Writer, creation, everything, log_add, put
+from tests.support import SECONDS, until
 
 
 async def test_appends_stand_in_order_and_name_the_one_before(record: Record) -> None:
@@ -141,6 +146,75 @@ async def test_replace_is_remove_and_create_in_one(record: Record) -> None:
     assert (again.outcome, [entry.id for entry in again.entries]) == (Outcome.EXISTS, [new.tip])
 
 
+async def test_a_lost_context_is_written_anew(record: Record) -> None:
+    """Its first epoch stays what it was, so that who knew it before finds out that it is the same."""
+    anew, knows, stranger = Writer(epoch="E2"), Writer(epoch="E2"), Writer(epoch="E2")
+    result = await anew.write(record, creation("ctx1", "E2", state={"a": 1}), born="E1", since="E1:17")
+    assert result.outcome is Outcome.APPENDED
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert (loaded.born, loaded.since, loaded.state.position) == ("E1", "E1:17", Position("E2", 1))
+    assert loaded.state.document["state"] == {"a": 1}
+    assert set(loaded.state.document) == set(anew.state.document)
+    await knows.catch_up(record)
+    assert (await knows.write(record, put("/state/b", 2), born="E1")).outcome is Outcome.APPENDED
+    await stranger.catch_up(record)
+    assert (await stranger.write(record, put("/state/b", 3), born="E9")).outcome is Outcome.REMOVED
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert (loaded.born, loaded.since) == ("E1", "E1:17")
+
+
+async def test_what_is_there_is_not_written_anew(record: Record) -> None:
+    """Another node was first, or it was removed after that."""
+    first, second, third = Writer(epoch="E2"), Writer(epoch="E3"), Writer(epoch="E4")
+    await first.write(record, creation("ctx1", "E2"), born="E1")
+    result = await second.write(record, creation("ctx1", "E3"), born="E1")
+    assert (result.outcome, list(result.entries)) == (Outcome.EXISTS, [])
+    assert first.last is not None
+    (again,) = await record.append([first.last])  # the answer was lost
+    assert (again.outcome, [entry.id for entry in again.entries]) == (Outcome.EXISTS, [first.tip])
+    await first.write(record, [{"kind": "closed", "reason": "removed"}], born="E1")
+    assert (await third.write(record, creation("ctx1", "E4"), born="E1")).outcome is Outcome.REMOVED
+    assert await record.end("ctx1") is None
+    created = Writer(epoch="E5")
+    assert (await created.write(record, creation("ctx1", "E5"), born="E5")).outcome is Outcome.APPENDED
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert (loaded.born, loaded.since) == ("E5", "")
+
+
+async def test_who_wins_learns_that_another_writer_was_stale(record: Record) -> None:
+    one, other = Writer(), Writer()
+    assert not (await one.create(record)).wanted
+    await other.catch_up(record)
+    assert not (await one.write(record, put("/state/a", 1))).wanted
+    assert not (await one.write(record, put("/state/a", 2))).wanted
+    for _ in range(3):  # compared only, then twice refused
+        assert (await other.write(record)).outcome is Outcome.STALE
+    assert not (await one.write(record, put("/state/a", 3))).wanted
+    for n in range(2):
+        assert (await other.write(record, put("/state/b", n))).outcome is Outcome.STALE
+    assert not (await one.write(record)).wanted
+    assert (await one.write(record, put("/state/a", 4))).wanted
+    assert not (await one.write(record, put("/state/a", 5))).wanted
+    await other.catch_up(record)
+    assert not (await other.write(record, put("/state/b", 1))).wanted
+    loaded = await record.load("ctx1")
+    assert loaded is not None
+    assert everything(loaded.state) == everything(other.state)
+
+
+async def test_a_mark_of_a_context_that_was_replaced_is_forgotten(record: Record) -> None:
+    one, other, new = Writer(), Writer(), Writer(epoch="E2")
+    await one.create(record)
+    await other.catch_up(record)
+    await one.write(record, put("/state/a", 1))
+    await other.write(record, put("/state/a", 2))
+    assert not (await new.create(record, replace=True)).wanted
+    assert not (await new.write(record, put("/state/a", 3))).wanted
+
+
 async def test_an_entry_without_changes_only_compares(record: Record) -> None:
     writer, other = Writer(), Writer()
     await writer.create(record)
@@ -268,6 +342,109 @@ async def test_scripts_are_loaded_again_after_a_flush(redis_record: RedisRecord,
     assert (await writer.write(redis_record, put("/state/a", 1))).outcome is Outcome.APPENDED
 
 
+async def test_scripts_that_are_flushed_all_the_time(redis_record: RedisRecord, connection: Connection) -> None:
+    """Some calls of a group ran before the script was gone: all come again, and who was in them finds the own entry."""
+    writers = [Writer(f"c{n}") for n in range(200)]
+    await redis_record.append([writer.append(creation(writer.context, "E1")) for writer in writers])
+    for writer in writers:
+        assert writer.last is not None
+        writer.take(writer.last.entry)
+
+    async def flush() -> None:
+        while True:
+            await connection.run("SCRIPT", "FLUSH")
+
+    flushing = asyncio.create_task(flush())
+    appended = 0
+    for n in range(20):
+        appends = [writer.append(put("/state/a", n)) for writer in writers]
+        try:
+            results = await redis_record.append(appends)
+        except Unavailable:
+            results = []  # "forgets its scripts as fast as they are loaded": any of them may be appended
+        for writer, append, result in zip(writers, appends, results, strict=False):
+            assert result.outcome is Outcome.APPENDED or list(result.entries) == [append.entry]
+            writer.take(append.entry)
+            appended += 1
+        if not results:
+            for writer in writers:
+                await writer.catch_up(redis_record)
+    flushing.cancel()
+    await asyncio.wait({flushing}, timeout=SECONDS)
+    assert flushing.cancelled()
+    assert appended
+    for writer in writers:
+        assert await redis_record.end(writer.context) == (writer.position, writer.tip)
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+async def test_the_connection_goes_in_the_middle(server: str, lost: str) -> None:
+    """Nobody knows what was appended; the same appends come again and find out."""
+    with Proxy(server) as proxy:
+        record = RedisRecord(proxy.url)
+        await record.start()
+        writers = [Writer(f"c{n}") for n in range(130)]  # three calls
+        for writer in writers:
+            await writer.create(record)
+        appends = [writer.append(put("/state/a", n)) for n, writer in enumerate(writers)]
+        way = proxy.to_server if lost == "request" else proxy.to_client
+        before, way.delay = proxy.to_server.bytes, 30.0
+        appending = asyncio.create_task(record.append(appends))
+        if lost == "answer":
+            other = RedisRecord(server)
+            await until(partial(_ends_at, other, "c129", 2), "the append at the server")
+            await other.close()
+        else:
+            await asyncio.sleep(0)  # it is sent at once
+        proxy.cut()
+        with pytest.raises(Unavailable):
+            await appending
+        way.delay = 0.0
+        assert (proxy.to_server.bytes > before) is (lost == "answer")
+        again = await record.append(appends)
+        if lost == "request":
+            assert {result.outcome for result in again} == {Outcome.APPENDED}
+        else:
+            assert {result.outcome for result in again} == {Outcome.STALE}
+            assert [list(result.entries) for result in again] == [[append.entry] for append in appends]
+        for writer, append in zip(writers, appends, strict=True):
+            writer.take(append.entry)
+            assert await record.end(writer.context) == (writer.position, writer.tip)
+        await record.close()
+
+
+async def _ends_at(record: Record, context: str, seq: int) -> bool:
+    end = await record.end(context)
+    return end is not None and end[0].seq == seq
+
+
+async def test_many_contexts_go_in_few_bounded_calls(redis_record: RedisRecord, connection: Connection) -> None:
+    async def calls(appends: list[Append]) -> int:
+        await connection.run("CONFIG", "RESETSTAT")
+        assert {result.outcome for result in await redis_record.append(appends)} == {Outcome.APPENDED}
+        stats: bytes = await connection.run("INFO", "commandstats")
+        [line] = [line for line in stats.splitlines() if line.startswith(b"cmdstat_evalsha:")]
+        return int(line.partition(b"calls=")[2].partition(b",")[0])
+
+    await Writer().create(redis_record)
+    assert await calls([Writer(f"a{n}").append(creation(f"a{n}", "E1")) for n in range(129)]) == 3
+    text = "x" * 600_000
+    assert await calls([Writer(f"b{n}").append(creation(f"b{n}", "E1", state={"a": text})) for n in range(3)]) == 3
+
+
+async def test_a_full_server_still_says_who_is_stale(redis_record: RedisRecord, connection: Connection) -> None:
+    writer, behind = Writer(), Writer()
+    await writer.create(redis_record)
+    await behind.catch_up(redis_record)
+    await writer.write(redis_record, put("/state/a", 1))
+    await connection.run("CONFIG", "SET", "maxmemory", 1)
+    try:
+        result = await behind.write(redis_record, put("/state/a", 2))
+    finally:
+        await connection.run("CONFIG", "SET", "maxmemory", 0)
+    assert (result.outcome, [entry.id for entry in result.entries]) == (Outcome.STALE, [writer.tip])
+
+
 async def test_what_a_removal_leaves_expires(redis_record: RedisRecord, connection: Connection) -> None:
     writer = Writer()
     await writer.create(redis_record, user_id="ann", state={"a": 1})
@@ -294,3 +471,34 @@ async def test_entries_are_published_for_other_nodes(redis_record: RedisRecord, 
     head, _, packed = message.partition(b"\n")
     assert (kind, channel, head.decode()) == (b"smessage", b"hub:ctx:{ctx1}:live", f"1 E1 1 {writer.tip} root")
     assert packed[:2] == b"\x92\x01"
+
+
+async def test_who_was_behind_a_removal_is_told_how_it_came(record: Record) -> None:
+    writer, behind = Writer(), Writer()
+    await writer.create(record)
+    assert await record.farewell("ctx1") is None
+    await behind.catch_up(record)
+    await writer.write(record, put("/state/a", 1))
+    await writer.write(record, [{"kind": "closed", "reason": "removed"}])
+    late = await behind.write(record, put("/state/b", 1))
+    assert late.outcome is Outcome.REMOVED
+    assert [entry.changes[0].position.seq for entry in late.entries] == [2, 3]
+    assert late.entries[0].before == behind.tip
+    farewell = await record.farewell("ctx1")
+    assert farewell == late.entries[-1]
+    [stranger] = await record.append([Append("ctx1", Position("E9", 3), RecordEntry("x", "y", []), born="E9")])
+    assert (stranger.outcome, list(stranger.entries)) == (Outcome.REMOVED, [])
+    assert await record.farewell("nothing") is None
+
+
+async def test_the_request_that_made_a_removed_context_does_not_make_it_again(record: Record) -> None:
+    """A node that was paused may come late with it: it was tried again elsewhere, and the context was removed."""
+    first = Writer()
+    await record.append([first.append(creation("ctx1", "E1"), key="k")])
+    await first.catch_up(record)
+    await first.write(record, [{"kind": "closed", "reason": "removed"}])
+    late = Writer(epoch="E2")
+    [outcome] = await record.append([late.append(creation("ctx1", "E2"), key="k")])
+    assert outcome.outcome is Outcome.REMOVED
+    [outcome] = await record.append([late.append(creation("ctx1", "E2"), key="another")])
+    assert outcome.outcome is Outcome.APPENDED

@@ -51,7 +51,7 @@ async def test_random_changes_and_mirror_writes(record: Record, seed: int) -> No
                 done = fate != 0 and (await record.mirror([write]))[0]
                 mirror.wrote(done and fate != 1, now)
                 if fate < 2:
-                    there = await record.mirrored("ctx1")
+                    [there] = await record.mirrored(["ctx1"])
                     assert there is not None
                     mirror.moved(*there, now)
                 else:
@@ -85,7 +85,7 @@ async def test_only_one_of_two_mirror_writers_from_the_same_base_wins(record: Re
     assert (await record.mirror([first]))[0]
     assert not (await record.mirror([second]))[0]
     other.wrote(False, 1.0)
-    there = await record.mirrored("ctx1")
+    [there] = await record.mirrored(["ctx1"])
     assert there == (1, {})
     other.moved(*there, 1.0)
     assert not other.behind
@@ -111,7 +111,7 @@ async def test_a_stream_is_trimmed_only_past_what_every_field_has(
             assert write is not None
             assert (await redis_record.mirror([write]))[0]
             mirror.wrote(True, number * 0.0001)
-    assert (await redis_record.mirrored("ctx1")) == (writer.position.seq, {"state/big": 4})
+    assert (await redis_record.mirrored(["ctx1"])) == [(writer.position.seq, {"state/big": 4})]
     length = await connection.run("XLEN", "hub:ctx:{ctx1}:changes")
     assert length > 2590
     write = mirror.write(writer.state, 5.0)

@@ -9,7 +9,15 @@ import pytest
 from hub.core.changes import Change, Part
 from hub.core.position import Position
 from hub.core.state import ContextState
-from hub.record.mirror import KEEP_BYTES, KEEP_CHANGES, LARGE, QUIET_SECONDS, SMALL_SECONDS, MirrorState
+from hub.record.mirror import (
+    KEEP_ASLEEP,
+    KEEP_BYTES,
+    KEEP_CHANGES,
+    LARGE,
+    QUIET_SECONDS,
+    SMALL_SECONDS,
+    MirrorState,
+)
 from hub.record.packing import unpack
 from hub.record.port import Loaded, MirrorWrite
 from tests.record.writer import creation, log_add, put
@@ -226,6 +234,61 @@ def test_a_closed_context_is_not_written_any_more() -> None:
     live.change(1.0, *put("/state/a", 1), {"kind": "closed", "reason": "removed"})
     assert not live.mirror.due(2.0)
     assert live.write(2.0) is None
+
+
+def trim(before: int, *nos: int) -> Part:
+    return {"kind": "log.trim", "before": before, "ids": [f"l{no}" for no in nos]}
+
+
+def test_entries_that_are_not_kept_leave_the_hash_and_no_other_is_written() -> None:
+    live = Live()
+    for no in range(5):
+        live.change(1.0, *log_add(no, f"l{no}", "x" * 3 * LARGE))
+    live.write(1.2)
+    before = live.written
+    live.change(2.0, {"kind": "log.append", "id": "l1", "at": 3 * LARGE, "text": "y"})
+    held = live.write(2.0)
+    assert held is None, "what is large is not written yet"
+    live.change(2.05, trim(2, 0, 1), *log_add(5, "l0"))
+    live.change(2.06, trim(3, 2))
+    assert live.mirror.due_at == pytest.approx(2.0 + SMALL_SECONDS)
+    write = live.write(2.2)
+    assert write is not None
+    assert write.held == {}
+    assert sorted(write.deleted["log"]) == ["l1", "l2"]
+    assert sorted(live.hashes["log"]) == ["l0", "l3", "l4"], "an id that was used again is there"
+    assert live.hashes["log"]["l0"]["no"] == 5
+    assert live.hashes["main"]["log"] == {"id": "log1", "length": 6, "first": 3}
+    assert live.written - before < 1_000
+    assert not live.mirror.behind
+
+
+def test_entries_that_went_are_deleted_once_more_if_that_was_lost() -> None:
+    live = Live()
+    live.change(1.0, *log_add(0, "l0"), *log_add(1, "l1"))
+    live.write(1.2)
+    live.change(2.0, trim(1, 0))
+    assert live.write(2.2, done=False) is not None
+    live.change(2.3, *log_add(2, "l2"))
+    live.write(2.5)
+    assert sorted(live.hashes["log"]) == ["l1", "l2"]
+
+
+def test_a_context_that_goes_to_sleep_keeps_a_short_stream_also_if_nothing_is_to_be_written() -> None:
+    live = Live()
+    for n in range(KEEP_ASLEEP + 10):
+        live.change(1.0, *put("/state/a", n))
+    assert live.write(2.0) is not None
+    assert live.write(3.0) is None
+    busy = [live.mirror.busy]
+    write = live.mirror.write(live.state, 3.0, everything=True)
+    assert write is not None
+    busy.append(live.mirror.busy)
+    assert (write.set_fields, write.base, write.position) == ({}, write.position.seq, live.state.position)
+    assert write.trim == write.position.seq - KEEP_ASLEEP
+    live.mirror.wrote(True, 3.0)
+    assert [*busy, live.mirror.busy] == [False, True, False]
+    assert not live.mirror.behind
 
 
 def test_whole_parts_are_emptied_first() -> None:

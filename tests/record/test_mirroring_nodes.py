@@ -71,7 +71,7 @@ class Nodes:
         done = lost > 0.15 and (await self._record.mirror([write]))[0] and lost > 0.3
         mirror.wrote(done, self.now)
         if not done:
-            there = await self._record.mirrored(self._writer.context)
+            [there] = await self._record.mirrored([self._writer.context])
             assert there is not None
             seq, held = there
             mirror.moved(seq, held, self.now)

@@ -11,13 +11,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from scripts.benchmarks.contestants import BARE, HUB, PYTHON
+from scripts.benchmarks.contestants import BARE, HUB, PYTHON, Server, cpu_of
 from scripts.benchmarks.figures import Goal, Measure, Sample, Spread, percentile
 from scripts.benchmarks.frames import PING, TEXT, bounds, client_frame, server_frame, split
+from scripts.benchmarks.loads import shares
+from scripts.benchmarks.processes import Process
 from scripts.benchmarks.receiver import LARGE, Receiver
 from scripts.benchmarks.returning import ResumingWay
 from scripts.benchmarks.rows import ROWS
@@ -25,6 +28,7 @@ from scripts.benchmarks.rows.sessions import search
 from scripts.benchmarks.table import number, show
 from scripts.benchmarks.viewers import Refused, Stage, Viewer, Way
 from tests.cli.processes import processes_naming
+from tests.support import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = ROOT / "scripts" / "benchmarks" / "peers"
@@ -173,6 +177,26 @@ def test_the_search_finds_the_largest_that_holds(limit: int) -> None:
     assert len(tried) < 20
 
 
+@pytest.mark.parametrize(("count", "split"), [(0, [0, 0, 0]), (2, [1, 1, 0]), (9, [3, 3, 3]), (11, [4, 4, 3])])
+def test_sessions_are_split_evenly(count: int, split: list[int]) -> None:
+    assert shares(count, 3) == split
+
+
+def test_the_valkey_that_nodes_share_counts_once(tmp_path: Path) -> None:
+    busy = [sys.executable, "-c", "print(sum(range(3_000_000)), flush=True); input()"]
+    processes = [Process(name, busy, tmp_path) for name in ("a", "b", "valkey")]
+    try:
+        for process in processes:
+            process.line()
+        *nodes, valkey = processes
+        used = cpu_of([Server(HUB, "hub", node, 0, valkeys=[valkey.pid]) for node in nodes])
+        there = {"server": sum(node.cpu() for node in nodes), "valkey": valkey.cpu()}
+        assert used == pytest.approx(there, rel=0.2)  # they may just be beginning to wait
+    finally:
+        for process in processes:
+            process.end()
+
+
 # what people see
 
 
@@ -194,6 +218,17 @@ def test_the_table_has_figures_ratios_processes_and_goals() -> None:
     assert "? hub ≤ 1.3 × transport.write: not measured" in text
 
 
+def test_a_table_has_no_column_for_what_was_not_measured() -> None:
+    made = Measure(title="Appends", unit="1/s", reference="1 node")
+    made.add("1 node", Sample(value=5.0, cpu={"server": 0.5}, seconds=1.0, units=1_000.0))
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(show([made]))
+    text = console.export_text()
+    assert re.search(r"1 node +│ +5\.00 │ +1 │ +500 │", text)
+    assert "viewers" not in text
+    assert "Valkey" not in text
+
+
 def test_the_scripts_help_names_every_row() -> None:
     done = subprocess.run(
         [ROOT / "scripts" / "bench", "--help"], capture_output=True, text=True, timeout=30, check=True
@@ -211,15 +246,8 @@ def test_the_peers_lock_names_no_registry_and_has_hashes() -> None:
 
 @pytest.mark.timeout(60)
 def test_a_quick_row_from_end_to_end(tmp_path: Path) -> None:
-    file = tmp_path / "bench.json"
-    command = [sys.executable, "-m", "scripts.benchmarks", "--quick", "--rows", "latency", "--json", str(file)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=_environment(tmp_path), capture_output=True, text=True, timeout=50, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "One change on an idle server, median" in done.stdout
-    row = json.loads(file.read_text())["rows"]["latency"]
-    median = row["measures"][0]
+    said, (median, *_) = _quick("latency", tmp_path)
+    assert "One change on an idle server, median" in said
     assert {HUB, PYTHON, BARE} <= median["contestants"].keys()
     for name in (HUB, PYTHON):
         (sample,) = median["contestants"][name]["rounds"]
@@ -227,13 +255,37 @@ def test_a_quick_row_from_end_to_end(tmp_path: Path) -> None:
         assert sample["cpu_seconds"]["server"] > 0
         assert sample["cpu_seconds"]["valkey"] > 0
     assert median["contestants"][BARE]["ratio"]["median"] > 0
-    assert processes_naming(str(tmp_path)) == []
-    assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    from tests.support import environment
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_what_conflicts_cost_is_seen_with_more_nodes_than_one(tmp_path: Path) -> None:
+    _, (rate, appends, cost, stale, slowest) = _quick("conflicts", tmp_path)
+    for measure in (rate, appends, cost, slowest):
+        assert list(measure["contestants"]) == ["1 node", "2 nodes", "3 nodes"]
+        assert all(each["figure"]["median"] > 0 for each in measure["contestants"].values())
+    shares = [each["figure"]["median"] for each in stale["contestants"].values()]
+    assert shares[0] < min(shares[1:]) <= 100
+    for name in rate["contestants"]:  # many changes go into one append
+        assert appends["contestants"][name]["figure"]["median"] < rate["contestants"][name]["figure"]["median"]
 
-    scratch = folder / "scratch"
+
+def _quick(row: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """What a row said, and its measures; nothing of it is left."""
+    scratch, file = folder / "scratch", folder / "bench.json"
     scratch.mkdir()
-    return environment(TMPDIR=str(scratch))
+    command = [sys.executable, "-m", "scripts.benchmarks", "--quick", "--rows", row, "--json", str(file)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(TMPDIR=str(scratch)),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert processes_naming(str(folder)) == []
+    assert list(scratch.iterdir()) == []
+    measures: list[dict[str, Any]] = json.loads(file.read_text())["rows"][row]["measures"]
+    return done.stdout, measures

@@ -253,9 +253,11 @@ async def test_a_hundred_contexts(people: People, op: Client) -> None:
     await until(idle)
     assert sum(len(worker.runs) for worker in workers) == 200
     dispatch: Any = people.server.node.dispatch
-    assert dispatch._workers.runs == 0
-    assert not dispatch._timers
+    runs = dispatch._runs
+    assert (dispatch.runs, len(runs.ends), len(runs._coming)) == (0, 0, 0)
     assert not dispatch._workers._held
+    await until(lambda: not runs.notes._noted, "notes of runs")
+    assert not dispatch._offers._made
 
 
 async def test_a_worker_that_goes_away(people: People, op: Client) -> None:

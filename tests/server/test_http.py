@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hub import __version__
 from hub.core.errors import Unavailable
 from hub.core.requests import Role
 from hub.node.settings import Settings
-from hub.server import http
+from hub.server import http, load
 from tests.clients import People, refusal, serving
+from tests.support import until
 
 LIMIT = 1_000_000
 
@@ -56,6 +60,77 @@ async def test_health(people: People, web: aiohttp.ClientSession, monkeypatch: p
     async with web.get("/healthz") as answer:
         assert answer.status == 503
         assert (await answer.json())["status"] == "degraded"
+
+
+async def test_a_node_that_does_not_hear_the_others_is_not_well(
+    people: People, web: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following = people.server.node.hearing._following
+    op = await people.operator()
+    with monkeypatch.context() as deaf:
+        deaf.setattr(type(following), "is_deaf", True)
+        async with web.get("/healthz") as answer:
+            body = await answer.json()
+            assert (answer.status, body["status"]) == (503, "degraded")
+            assert "does not hear the others" in body["reason"]
+    async with web.get("/healthz") as answer:
+        assert answer.status == 200
+    assert not op.of("hub.degraded"), "reads and writes go on"
+
+
+async def test_operators_see_the_nodes(people: People, web: aiohttp.ClientSession) -> None:
+    node = people.server.node
+    async with web.get("/api/v1/nodes", headers=bearer(people.server.token)) as answer:
+        assert answer.status == 200
+        (row,) = (await answer.json())["nodes"]
+    assert row["name"] == node.name
+    assert 0 <= row["age"] < 10
+    info = row["info"]
+    assert (info["version"], info["pid"], info["draining"]) == (__version__, os.getpid(), False)
+    assert people.server.info().keys() <= info.keys()
+    for role in (Role.USER, Role.AGENT, Role.VIEWER):
+        token = people.token("ann", role, "*")
+        for method, path in (("GET", "/api/v1/nodes"), ("POST", "/api/v1/drain")):
+            async with web.request(method, path, headers=bearer(token)) as answer:
+                assert answer.status == 403
+                refusal(await answer.json(), "forbidden")
+    async with web.get("/api/v1/nodes") as answer:
+        assert answer.status == 401
+    async with web.post("/api/v1/drain", json={"node": "x"}, headers=bearer(people.server.token)) as answer:
+        assert answer.status == 404
+        assert node.name in refusal(await answer.json(), "not_found")["message"]
+
+
+async def test_what_a_node_says_of_itself(people: People) -> None:
+    op = await people.operator()
+    await op.ok("agent.serve", agent="bot", capacity=1)
+    await op.ok("context.create", id="c", agent="bot")
+    await op.ok("message", context="c", text="go")
+    await op.next("run.start")
+    info = people.server.info()
+    assert {name: info[name] for name in ("contexts", "connections", "agents", "runs")} == {
+        "contexts": 1,
+        "connections": 1,
+        "agents": ["bot"],
+        "runs": 1,
+    }
+    assert info["record_lag"] == 0.0
+
+
+async def test_how_busy_a_process_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "TICK", 0.02)
+    monkeypatch.setattr(load, "SECONDS", 0.2)
+    busy = load.Load()
+    busy.start()
+    await until(lambda: busy.lag_ms > 0)
+    time.sleep(0.3)  # noqa: ASYNC251 the loop is blocked, without work
+    await until(lambda: busy.lag_ms >= 200)
+    assert busy.cpu < 0.7
+    idle, end = busy.cpu, time.process_time() + 0.5
+    while time.process_time() < end:  # blocked, with work; other processes may take most of the time
+        pass
+    await until(lambda: busy.cpu > idle + 0.05)
+    busy.stop()
 
 
 async def test_a_file_goes_up_and_comes_down(tmp_path: Path) -> None:

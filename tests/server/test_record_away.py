@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 
 from hub.record.connection import Connection
 from tests.clients import Follower, People, serving
-from tests.support import redis_process, until
+from tests.support import hanging, redis_process, until
 
 
 def incr() -> list[dict[str, Any]]:
@@ -42,16 +41,6 @@ async def pid_of(url: str) -> int:
     return int(info.partition("process_id:")[2].split()[0])
 
 
-@contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """A process that hangs for as long as the block lasts."""
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
-
-
 async def health(people: People) -> tuple[int, str]:
     async with aiohttp.ClientSession(people.server.url) as web, web.get("/healthz") as answer:
         return answer.status, (await answer.json())["status"]
@@ -62,7 +51,7 @@ async def test_the_embedded_server_is_killed_again_and_again(people: People) -> 
     writer, viewer, follower = await people.operator("msgpack"), await people.operator(), Follower("c")
     await writer.ok("context.create", id="c")
     await follower.subscribe(viewer)
-    embedded: Any = people.server._embedded
+    embedded: Any = people.server._home._embedded  # type: ignore[union-attr]
     answered, stop = 0, asyncio.Event()
 
     async def write() -> None:
@@ -104,7 +93,7 @@ async def test_a_redis_that_hangs(on_redis: People, redis_url: str) -> None:
     people.server.node.contexts.forget(people.server.node.contexts.live["asleep"])
     await viewer.ok("subscribe", topic="context:c")
     end = (await op.ok("apply", context="c", ops=incr()))["seq"]
-    with stopped(pid):
+    with hanging(pid):
         began = time.monotonic()
         waiting: list[tuple[str, dict[str, Any]]] = [
             ("apply", {"context": "c", "ops": incr(), "key": "w/1"}),
@@ -143,7 +132,7 @@ async def test_a_redis_that_hangs(on_redis: People, redis_url: str) -> None:
 async def test_a_short_hang_is_only_felt_as_waiting(on_redis: People, redis_url: str) -> None:
     op, pid = await on_redis.operator(), await pid_of(redis_url)
     await op.ok("context.create", id="c")
-    with stopped(pid):
+    with hanging(pid):
         asked = [asyncio.create_task(op.ok("apply", context="c", ops=incr(), key=f"w/{n}")) for n in range(1, 51)]
         await op.next("hub.degraded", lambda event: event["degraded"])
     assert sorted(reply["seq"] for reply in await asyncio.gather(*asked)) == list(range(2, 52))
@@ -153,7 +142,7 @@ async def test_a_short_hang_is_only_felt_as_waiting(on_redis: People, redis_url:
 @pytest.mark.redis
 async def test_it_is_noticed_and_told_though_nobody_writes(on_redis: People, redis_url: str) -> None:
     viewer, pid = await on_redis.operator(), await pid_of(redis_url)
-    with stopped(pid):
+    with hanging(pid):
         await viewer.next("hub.degraded", lambda event: event["degraded"] is True)
     await viewer.next("hub.degraded", lambda event: event["degraded"] is False)
     assert len(viewer.of("hub.degraded")) == 2
@@ -193,7 +182,7 @@ async def test_a_redis_that_lost_everything(tmp_path: Path) -> None:
 
 async def test_workers_keep_their_runs(people: People) -> None:
     """The record is killed under a run: the worker writes on, and the run ends as it should."""
-    embedded: Any = people.server._embedded
+    embedded: Any = people.server._home._embedded  # type: ignore[union-attr]
     op, worker = await people.operator(), await people.operator("msgpack")
     await op.ok("context.create", id="c", agent="bot")
     await worker.ok("agent.serve", agent="bot", capacity=1)

@@ -254,7 +254,7 @@ async def test_rows_do_not_pile_up(people: People, topic: str) -> None:
     slow, healthy = await Deaf.connect(people, people.server.token), await people.operator()
     await healthy.ok("subscribe", topic=topic)
     slow.event(1, "subscribe", {"topic": topic})
-    readers: Any = people.server.node.rows if topic == "contexts" else people.server.node.notices.topic
+    readers: Any = people.server.node.listing.topic if topic == "contexts" else people.server.node.notices.topic
     await until(lambda: sum(map(len, readers._rooms.values())) == 2)
     most, n = 0, 0
 

@@ -5,27 +5,44 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-import redis.asyncio as redis
 import socketio
 
 import hub as library
 from hub import AgentContext
 from hub.core.errors import HubError
-from hub.record.embedded import socket_url
 from tests.agent.test_connect import drop
 from tests.clients import Client, Follower, refusal
-from tests.support import HubProcess, until, until_done
+from tests.support import SECONDS, until, until_done
+from tests.trials.tally import CUT, Tally
 
-CONTEXTS: Final = ("c0", "c1", "a")
-"""Two that clients write, and one that an agent process writes, too."""
 WRITERS: Final = 4
 TABS: Final = 20
+SEE: Final = 1.0
+"""Seconds for which a tab looks on at most before it does something else."""
 LOST: Final = (socketio.exceptions.SocketIOError, asyncio.TimeoutError, ConnectionError, AssertionError)
 """What a client meets whose hub went away."""
+
+
+class Place(Protocol):
+    """Where clients go: one hub, or several nodes of one."""
+
+    @property
+    def url(self) -> str:
+        """For the next connection."""
+
+    @property
+    def address(self) -> str:
+        """For clients that come back to where they were."""
+
+    @property
+    def token(self) -> str:
+        """The operator's."""
 
 
 class Ledger:
@@ -53,13 +70,25 @@ class Ledger:
 
 
 class World:
-    """One hub with its record, the writers, an agent process's client, and the tabs."""
+    """A hub, the writers, an agent process's client, and the tabs.
 
-    def __init__(self, hub: HubProcess, seed: int) -> None:
+    Contexts: two that clients write, ``c0`` and ``c1``, one that an agent process writes too, ``a``, and what else the tabs
+    look at. ``name`` goes before their ids, so that there can be one world after another. A writer gives up a connection
+    that gives no answer for ``patience`` seconds.
+    """
+
+    def __init__(
+        self, hub: Place, seed: int, *, name: str = "", watched: Sequence[str] = (), patience: float = SECONDS
+    ) -> None:
         self.hub = hub
         self.chance = random.Random(seed)
-        self.ledgers = {id: Ledger() for id in CONTEXTS}
+        self.own = f"{name}a"
+        """The agent's context."""
+        self.ledgers = {id: Ledger() for id in (f"{name}c0", f"{name}c1", self.own)}
+        self.contexts = [*self.ledgers, *watched]
         self.tabs: list[Tab] = []
+        self.tally = Tally()
+        self.patience = patience
         self.writing = asyncio.Event()
         self.busy = 0
         self.clients: list[Client] = []
@@ -71,20 +100,61 @@ class World:
 
     # who writes
 
-    async def client(self, kind: str = "msgpack") -> Client:
-        """A new connection, as soon as the hub is there."""
-        client = Client(self.hub.url, self.hub.token, kind)
+    async def client(self, kind: str = "msgpack", url: str | None = None) -> Client:
+        """A new connection, as soon as the hub is there; ``url``: to that node."""
+
+        async def connect() -> Client:
+            client = Client(url or self.hub.url, self.hub.token, kind)
+            try:
+                async with asyncio.timeout(self.patience):
+                    await client.connect()
+            except BaseException:
+                await client.close()
+                raise
+            return client
+
+        client: Client = await until_done(connect, *LOST, seconds=2 * SECONDS)
         self.clients.append(client)
-        await until_done(client.connect, *LOST)
         return client
+
+    async def part(self, client: Client) -> None:
+        """Let go of a connection, whether or not the other side still listens."""
+        if not client.gone:
+            client.drop()
+        await client.close()
+        self.clients.remove(client)
+
+    async def ask(self, client: Client, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """A request's answer, which is counted. Raises one of LOST if there is none."""
+        began = time.monotonic()
+        try:
+            reply, _ = await client.call_in_line(name, payload, seconds=self.patience)
+        except LOST:
+            self.tally.add(client.url, began, CUT)
+            raise
+        self.tally.add(client.url, began, "ok" if reply["ok"] else reply["error"]["code"])
+        return reply
+
+    async def insist(self, client: Client, name: str, payload: dict[str, Any]) -> tuple[Client, dict[str, Any]]:
+        """Ask until there is an answer that stays. Gives it and the client, another one if the connection was lost."""
+        while True:
+            try:
+                reply = await self.ask(client, name, payload)
+            except LOST:
+                await self.part(client)
+                client = await self.client(client.kind)
+                continue
+            if reply["ok"] or not reply["error"]["retryable"]:
+                return client, reply
+            await asyncio.sleep(0.05)
 
     async def write_forever(self, name: str) -> None:
         """Write entries with keys, and send again what was not answered."""
         chance, client = random.Random(name), await self.client(self.chance.choice(["websocket", "msgpack"]))
-        numbers = dict.fromkeys(CONTEXTS, 0)
+        numbers = dict.fromkeys(self.ledgers, 0)
         while True:
             await self.writing.wait()
-            id = chance.choice(CONTEXTS)
+            id = chance.choice(list(self.ledgers))
             numbers[id] += 1
             content = f"{name}/{numbers[id]}"
             ops: list[dict[str, Any]] = [
@@ -108,23 +178,14 @@ class World:
     async def write(self, client: Client, id: str, content: str, ops: list[dict[str, Any]]) -> Client:
         """One batch, until it is acknowledged. Returns the client, another one after a restart."""
         while True:
-            try:
-                reply, _ = await client.call_in_line("apply", {"context": id, "ops": ops, "key": content})
-            except LOST:
-                await client.close()
-                client = await self.client(client.kind)
-                continue
+            client, reply = await self.insist(client, "apply", {"context": id, "ops": ops, "key": content})
             if reply["ok"]:
                 self.ledgers[id].add(content, reply["epoch"])
                 return client
-            code = reply["error"]["code"]
-            if code in ("not_found", "removed"):
-                assert not self.ledgers[id].acknowledged, f"context {id} is gone, and no flush took it"
-                reply = await client.ask("context.create", id=id)
-                assert reply["ok"] or refusal(reply, "exists"), reply
-            else:
-                assert reply["error"]["retryable"], reply
-                await asyncio.sleep(0.05)
+            assert reply["error"]["code"] in ("not_found", "removed"), reply
+            assert not self.ledgers[id].acknowledged, f"context {id} is gone, and no flush took it"
+            reply = await client.ask("context.create", id=id)
+            assert reply["ok"] or refusal(reply, "exists"), reply
 
     async def agent_forever(self) -> None:
         """What an agent process does in its context: a stream, entries, state; each flush confirms them."""
@@ -140,10 +201,10 @@ class World:
                     ctx.log.log("info", id=f"agent/{n}", content=f"agent/{n}").stream(content=f" and {n}")
                     ctx.state.incr("agent")
                 await ctx.flush()
-                self.ledgers["a"].add(f"agent/{n}", ctx.version.partition(":")[0])
+                self.ledgers[self.own].add(f"agent/{n}", ctx.version.partition(":")[0])
             except HubError as error:
                 if error.code in ("not_found", "removed", "exists"):
-                    assert not self.ledgers["a"].acknowledged, "the agent's context is gone, and no flush took it"
+                    assert not self.ledgers[self.own].acknowledged, "the agent's context is gone, and no flush took it"
                 elif not error.retryable:
                     raise
                 self.agent_context = await self._open()
@@ -155,36 +216,34 @@ class World:
         assert self.agent is not None
         while True:
             try:
-                return await self.agent.open("a")
+                return await self.agent.open(self.own)
             except HubError as error:
                 if error.code == "not_found":
                     with contextlib.suppress(HubError):
-                        await self.agent.request("context.create", {"id": "a"})
+                        await self.agent.request("context.create", {"id": self.own})
                 await asyncio.sleep(0.05)
 
     @asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
         """Writers, the agent and tabs."""
         op = await self.client()
-        for id in CONTEXTS:
-            self.ledgers[id].epoch = (await op.ok("context.create", id=id))["epoch"]
-        await op.close()
+        for id, ledger in self.ledgers.items():
+            ledger.epoch = (await op.ok("context.create", id=id))["epoch"]
+        await self.part(op)
         for n in range(TABS):
             deliver, kind = ("patch", "snapshot")[n % 2], ("websocket", "msgpack")[n // 2 % 2]
-            self.tabs.append(Tab(self, CONTEXTS[n % 3], deliver, kind))
+            self.tabs.append(Tab(self, self.contexts[n % len(self.contexts)], deliver, kind))
         self.writing.set()
-        async with library.connect(self.hub.url, token=self.hub.token) as self.agent:
-            self.agent_context = await self.agent.open("a")
+        async with library.connect(self.hub.address, token=self.hub.token) as self.agent:
+            self.agent_context = await self.agent.open(self.own)
             self.writers = [asyncio.create_task(self.write_forever(f"w{n}")) for n in range(WRITERS)]
             self.writers.append(asyncio.create_task(self.agent_forever()))
             try:
                 yield
             finally:
-                for task in self.writers:
-                    task.cancel()
-                await asyncio.gather(*self.writers, return_exceptions=True)
-                for client in self.clients:
-                    await client.close()
+                await end(self.writers)
+                for client in list(self.clients):
+                    await self.part(client)
 
     # what happens
 
@@ -192,38 +251,36 @@ class World:
         assert self.agent is not None
         drop(self.agent)
 
-    async def flush(self) -> None:
-        """Everything in the record is gone."""
-        server = redis.Redis.from_url(socket_url(self.hub.folder))
-        for ledger in self.ledgers.values():
-            ledger.flushed()
-        await server.flushall()
-        await server.aclose()
-
-    async def restart(self, *, kill: bool) -> None:
-        await asyncio.to_thread(self.hub.kill if kill else self.hub.stop)
-        for ledger in self.ledgers.values():
-            ledger.killed()
-        await asyncio.to_thread(self.hub.start)
-
     async def converge(self) -> None:
-        """Stop writing; then every tab comes to the end, has the confirmed state, and nothing acknowledged is missing."""
+        """Stop writing, compare, and go on."""
+        await self.rest()
+        await self.compare()
+        self.writing.set()
+
+    async def rest(self) -> None:
+        """Stop writing; everything has its answer then."""
         self.writing.clear()
         await until(lambda: not self.busy or self._failed(), "the answers to all writers", 30)
         self.check_writers()
+
+    async def compare(self) -> dict[str, dict[str, Any]]:
+        """Every tab comes to the end and has the confirmed state; nothing acknowledged or shown is missing, or there twice.
+        Gives what somebody who subscribes anew gets of each context, with the whole log."""
         op = await self.client()
         for id, ledger in self.ledgers.items():  # so that a context that a flush took is missed
             await self.write(op, id, f"check/{self.chance.random()}", [{"op": "state.incr", "path": "/checks"}])
             ledger.acknowledged = {content for content in ledger.acknowledged if not content.startswith("check")}
-        truths = {id: await op.ok("subscribe", topic=f"context:{id}", tail=1000) for id in CONTEXTS}
+        truths = {id: await op.ok("subscribe", topic=f"context:{id}", tail=1000) for id in self.contexts}
         for truth in truths.values():
             await page_in(op, truth)
         await asyncio.gather(*(tab.converge(truths[tab.id]) for tab in self.tabs))
-        await until(lambda: self.agent_context.document() == truths["a"]["document"], "the agent's own view")
-        for id, ledger in self.ledgers.items():
-            check_log(truths[id], ledger)
-        await op.close()
-        self.writing.set()
+        await until(lambda: self.agent_context.document() == truths[self.own]["document"], "the agent's own view")
+        for id, truth in truths.items():
+            check_log(truth)
+            if id in self.ledgers:
+                check_written(truth, self.ledgers[id])
+        await self.part(op)
+        return truths
 
     def _failed(self) -> bool:
         return any(task.done() for task in self.writers)
@@ -235,6 +292,18 @@ class World:
                 task.result()
 
 
+async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: the clients' library swallows a cancellation now and then."""
+
+    def ended() -> bool:
+        going_on = [task for task in tasks if not task.done()]
+        for task in going_on:
+            task.cancel()
+        return not going_on
+
+    await until(ended, "tasks to end")
+
+
 async def page_in(op: Client, truth: dict[str, Any]) -> None:
     """Add the older entries to what a subscription gave."""
     id, log = truth["document"]["id"], truth["log_id"]
@@ -243,22 +312,30 @@ async def page_in(op: Client, truth: dict[str, Any]) -> None:
         truth["entries"] = page["entries"][::-1] + entries
 
 
-def check_log(truth: dict[str, Any], ledger: Ledger) -> None:
-    """Every acknowledged entry is there, no entry twice; what belongs together was done together."""
-    entries = truth["entries"]
-    ids = [entry["id"] for entry in entries]
+def check_log(truth: dict[str, Any]) -> None:
+    """The log is whole, and no entry is there twice."""
+    ids = [entry["id"] for entry in truth["entries"]]
     twice = sorted({id for id in ids if ids.count(id) > 1})
     assert not twice, f"entries that are there twice: {twice[:5]}"
     assert len(ids) == truth["document"]["log"]["length"], f"{len(ids)} entries of {truth['document']['log']}"
+
+
+def check_written(truth: dict[str, Any], ledger: Ledger) -> None:
+    """Every acknowledged entry is there, each writer's in order; what belongs together was done together."""
+    ids = [entry["id"] for entry in truth["entries"]]
     assert ledger.acknowledged <= set(ids), f"acknowledged and lost: {sorted(ledger.acknowledged - set(ids))[:5]}"
-    for name in [*(f"w{n}" for n in range(WRITERS)), "agent"]:
-        own = [int(id.partition("/")[2]) for id in ids if id.startswith(f"{name}/")]
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for id in ids:
+        name, _, number = id.partition("/")
+        if number:
+            numbers[name].append(int(number))
+    state = truth["document"]["state"]
+    for name, own in numbers.items():
         assert own == sorted(own), f"the entries of {name} are out of order"
-        counted = truth["document"]["state"].get(name, 0)
-        assert counted == len(own), f"{name}: {len(own)} entries, and {counted} counted"
-    streamed = [entry for entry in entries if entry["id"].startswith("agent/")]
-    for entry in streamed:
-        assert entry["content"] == f"{entry['id']} and {entry['id'][6:]}", entry
+        assert state.get(name) == len(own), f"{name}: {len(own)} entries, and {state.get(name)} counted"
+    for entry in truth["entries"]:
+        if entry["id"].startswith("agent"):
+            assert entry["content"] == f"{entry['id']} and {entry['id'].partition('/')[2]}", entry
 
 
 class Tab:
@@ -293,7 +370,7 @@ class Tab:
         assert reply["ok"] or reply["error"]["code"] in ("not_found", "unavailable"), reply
 
     async def see(self, count: int) -> None:
-        """Wait until so many more events came, or the connection ended."""
+        """Look on until so many more events came, or the connection ended."""
         client, until_then = self.client, self.follower.checker.taken + count
         assert client is not None
 
@@ -301,7 +378,9 @@ class Tab:
             self.follower.read(client)
             return self.follower.checker.taken >= until_then or client.gone
 
-        await client.until(seen)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SEE):
+                await client.until(seen)
 
     async def leave(self) -> None:
         """Unsubscribe, and stay connected."""
@@ -319,7 +398,7 @@ class Tab:
         if client is not None:
             if drop and not client.gone:
                 client.drop()
-            await client.close()
+            await self.world.part(client)
             self.follower.read(client)
 
     async def act(self) -> None:
@@ -355,12 +434,19 @@ class Tab:
                 await self.come()
             if self.client is None:
                 return False
-            at = self.follower.read(self.client).position
-            return self.subscribed and at == (truth["epoch"], truth["seq"])
+            state = self.follower.read(self.client)
+            if not self.subscribed or state.position != (truth["epoch"], truth["seq"]):
+                return False
+            # The log parts of a change come before the snapshot that has its position, too.
+            return checker.deliver == "patch" or state.document == truth["document"]
 
+        checker = self.follower.checker
         try:
             await until(arrived)
         except AssertionError as error:
-            at, checker = self.follower.state.position, self.follower.checker
-            raise AssertionError(f"{self.id} {checker.deliver} {self.kind} stays at {at}: {error}") from error
-        self.follower.checker.compare(truth)
+            if checker.position == (truth["epoch"], truth["seq"]):
+                checker.compare(truth)
+            raise AssertionError(f"{self.id} {checker.deliver} {self.kind} stays at {checker.position}") from error
+        checker.compare(truth)
+        lost = checker.shown - {entry["id"] for entry in truth["entries"]}
+        assert not lost, f"{self.id}: shown and lost: {sorted(lost)[:5]}"

@@ -139,7 +139,10 @@ class ThreadStock(_PythonStock):
         return reply
 
     async def close(self) -> None:
+        ws = self.sio.eio.ws
         await asyncio.to_thread(self.sio.disconnect)
+        if ws is not None:
+            ws.shutdown()  # it leaves its socket open where the other side was first
         session = self.sio.eio.http
         if session is not None:
             session.close()

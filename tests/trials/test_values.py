@@ -1,6 +1,6 @@
 """The same value, or the same error, whatever way it comes in, and whoever looks: hub/core/values.py has the one rule.
 
-Trials P1, P2, P3, P4, R6, R7 (on one node).
+Trials P1, P2, P3, P4, R6, R7.
 """
 
 from __future__ import annotations
@@ -117,32 +117,46 @@ async def people(tmp_path: Path) -> AsyncIterator[People]:
 
 
 @pytest.fixture
+async def second(request: pytest.FixtureRequest, people: People, tmp_path: Path) -> AsyncIterator[People]:
+    """Whom half of the ways and viewers go to: the same node, or another one that shares its record."""
+    if getattr(request, "param", None) != "another node":
+        yield people
+        return
+    redis_url = socket_url(people.server.options.data_dir)
+    async with serving(tmp_path / "second", redis=redis_url) as second:
+        yield second
+
+
+NODES = pytest.mark.parametrize("second", ["the same node", "another node"], indirect=True)
+
+
+@pytest.fixture
 async def javascript() -> AsyncIterator[Node]:
     async with node() as running:
         yield running
 
 
 @pytest.fixture
-async def ways(people: People, javascript: Node) -> AsyncIterator[dict[str, Way]]:
+async def ways(people: People, second: People, javascript: Node) -> AsyncIterator[dict[str, Way]]:
     """All ways into the context ``c``, which is there."""
-    server = people.server
+    first, other = people.server, second.server
     async with AsyncExitStack() as stack:
         op = await people.operator()
         await op.ok("context.create", id="c", agent="nobody")
-        plain = await stack.enter_async_context(raw(server.url, server.token))
-        binary = await stack.enter_async_context(raw(server.url, server.token, path="/msgpack/socket.io/"))
+        plain = await stack.enter_async_context(raw(first.url, first.token))
+        binary = await stack.enter_async_context(raw(other.url, other.token, path="/msgpack/socket.io/"))
         found: dict[str, Way] = {
             "json": Wire(plain, json_text, from_json),
             "msgpack": Wire(binary, packed, from_msgpack),
         }
-        for endpoint in ("json", "msgpack"):
+        for endpoint, server in (("json", other), ("msgpack", first)):
             client = await javascript.client().open(server.url, server.token, endpoint, "websocket")
             found[f"javascript {endpoint}"] = JavaScript(client, endpoint)
         registry = stack.enter_context(own_registry())
-        registry.bind(NodeLink(server.node))
+        registry.bind(NodeLink(first.node))
         found["in process"] = Facade(await hub.open("c"))
         stack.enter_context(own_registry())
-        remote = await stack.enter_async_context(hub.connect(server.url, token=server.token))
+        remote = await stack.enter_async_context(hub.connect(other.url, token=other.token))
         found["agent process"] = Facade(await remote.open("c"))
         yield found
 
@@ -159,22 +173,26 @@ def rule(place: Any) -> Any:
     }
 
 
-async def test_the_same_value_everywhere(people: People, ways: dict[str, Way], javascript: Node) -> None:
+@NODES
+async def test_the_same_value_everywhere(
+    people: People, second: People, ways: dict[str, Way], javascript: Node
+) -> None:
     """Trials P1, P2, P3, R7: what is taken is the same by all ways in, for all viewers, in Redis and in hashes."""
-    server = people.server
+    server, other = people.server, second.server
     viewers: dict[str, tuple[Talk, Follower]] = {}
     for name, viewer in {
         "json": await people.operator(),
-        "polling": await people.operator("polling"),
-        "msgpack": await people.operator("msgpack"),
-        "javascript json": await javascript.client().open(server.url, server.token, "json", "websocket"),
+        "polling": await second.operator("polling"),
+        "msgpack": await second.operator("msgpack"),
+        "javascript json": await javascript.client().open(other.url, other.token, "json", "websocket"),
         "javascript msgpack": await javascript.client().open(server.url, server.token, "msgpack", "websocket"),
-        "javascript polling": await javascript.client().open(server.url, server.token, "msgpack", "polling"),
+        "javascript polling": await javascript.client().open(other.url, other.token, "msgpack", "polling"),
     }.items():
         follower = Follower("c")
         await follower.subscribe(viewer)
         viewers[name] = (viewer, follower)
     op = viewers["json"][0]
+    ops = [op, viewers["msgpack"][0]]
     url = socket_url(server.options.data_dir)
     async with redis.Redis.from_url(url) as raw_hashes, hub.MirrorReader(server.options.data_dir) as mirror:
         for name, (given, expected) in GOOD.items():
@@ -185,8 +203,8 @@ async def test_the_same_value_everywhere(people: People, ways: dict[str, Way], j
                 except AtTheSender:
                     assert isinstance(put, JavaScript)
                     continue
-                at = await op.ok("context.get", context="c")
-                place = (at["epoch"], at["seq"])
+                ends = [await one.ok("context.get", context="c") for one in ops]
+                place = max((at["epoch"], at["seq"]) for at in ends)
                 for viewer_name, (viewer, follower) in viewers.items():
                     await viewer.until(lambda: follower.read(viewer).position == place)  # noqa: B023 - at once
                     for where, value in rule(follower.state.snapshot()).items():
@@ -212,6 +230,7 @@ async def test_the_same_value_everywhere(people: People, ways: dict[str, Way], j
         await until(floats, "the hash")
 
 
+@NODES
 async def test_the_same_error_everywhere(people: People, ways: dict[str, Way]) -> None:
     """Trials P2, P3, P4, R6, R7: what is refused is refused at once, by its place; nothing is done, and the next one works."""
     op = await people.operator()

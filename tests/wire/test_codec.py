@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.core.changes import Part
 from hub.wire import codec
-from hub.wire.codec import Encoded, Variant, encode_event
+from hub.wire.codec import Encoded, Variant, encode_event, encode_frame
 from tests.core.making import do, furnished
 from tests.core.random_requests import OBJECTS
 
@@ -30,19 +30,28 @@ def decoded(variant: Variant, packet: str | bytes) -> Any:
 @pytest.mark.parametrize("variant", Variant)
 @given(payload=OBJECTS, event=st.sampled_from(["change", "hub.lagged"]))
 def test_an_event_is_one_object(variant: Variant, event: str, payload: dict[str, Any]) -> None:
-    assert decoded(variant, encode_event(variant, event, payload)) == [event, payload]
+    assert decoded(variant, Encoded(event, payload).get(variant)) == [event, payload]
 
 
 @pytest.mark.parametrize("variant", Variant)
 def test_a_snapshot(variant: Variant) -> None:
     snapshot = furnished().snapshot()
-    assert decoded(variant, encode_event(variant, "snapshot", snapshot)) == ["snapshot", snapshot]
+    assert decoded(variant, Encoded("snapshot", snapshot).get(variant)) == ["snapshot", snapshot]
+
+
+@pytest.mark.parametrize("variant", Variant)
+@pytest.mark.parametrize("around", [126, 65_536])
+def test_the_frame_carries_the_packet(variant: Variant, around: int) -> None:
+    for size in range(around - 80, around + 2):
+        event = Encoded("e", {"text": "x" * size})
+        assert event.frame(variant) == encode_frame(variant, event.get(variant))
+        assert decoded(variant, event.get(variant)) == ["e", {"text": "x" * size}]
 
 
 def test_an_event_is_encoded_once_and_not_before_somebody_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[Variant] = []
 
-    def count(variant: Variant, event: str, payload: dict[str, Any]) -> str | bytes:
+    def count(variant: Variant, event: str, payload: dict[str, Any]) -> bytes:
         encoded.append(variant)
         return encode_event(variant, event, payload)
 

@@ -29,9 +29,11 @@ from hub.core.requests import (
     LogAdd,
     Message,
     RunEnd,
+    RunMove,
     RunRef,
     RunStart,
     StateMerge,
+    Trim,
 )
 from hub.core.work_out import OPERATIONS, REQUESTS
 from hub.wire.messages import (
@@ -58,7 +60,7 @@ def new_id(key: str | None) -> str:
 def test_every_request_and_operation_has_its_handler() -> None:
     assert set(REQUESTS) == set(get_args(AnyBody))
     assert set(OPERATIONS) == set(get_args(AnyOperation))
-    assert set(BODIES.values()) == set(REQUESTS) - {RunStart, RunEnd}
+    assert set(BODIES.values()) == set(REQUESTS) - {Trim, RunStart, RunMove, RunEnd}
     assert {name_of_class(cls) for cls in BODIES.values()} == set(BODIES)
 
 
@@ -66,7 +68,10 @@ def name_of_class(cls: type[Any]) -> str:
     return str(cls.__struct_config__.tag)
 
 
-@given(ANY_BODY.filter(lambda body: not isinstance(body, (RunStart, RunEnd))), st.sampled_from([None, "w/1", "é 😀"]))
+@given(
+    ANY_BODY.filter(lambda body: not isinstance(body, (Trim, RunStart, RunMove, RunEnd))),
+    st.sampled_from([None, "w/1", "é 😀"]),
+)
 def test_a_request_comes_back_from_its_payload(body: AnyBody, key: str | None) -> None:
     keyed = msgspec.structs.replace(body, key=key)
     name, payload = name_of(keyed), to_payload(keyed)

@@ -19,6 +19,8 @@ export interface Touched {
   added: number;
   /** The log was emptied (before `added`). */
   reset: boolean;
+  /** The oldest entries are not kept any more. */
+  trimmed: boolean;
   data: boolean;
 }
 
@@ -62,8 +64,10 @@ export class Replica {
   get logId(): string { return this.#document?.log?.id ?? ""; }
   /** The entries held: the newest of the log. Not to be changed by the caller. */
   get entries(): readonly Entry[] { return this.#entries; }
-  /** `no` of the oldest entry held; 0 when the whole log is here. */
+  /** `no` of the oldest entry held. */
   get first(): number { return this.#first; }
+  /** `no` of the oldest entry that is kept anywhere. */
+  get begin(): number { return this.#document?.log?.first ?? 0; }
 
   entry(id: string): Entry | undefined {
     const no = this.#index.get(id);
@@ -76,7 +80,7 @@ export class Replica {
     if (change.seq !== this.#position.seq + 1) return resync(`change ${change.seq} after ${this.#position.seq}`);
     if (this.#closed !== null) return resync("a change after the end");
     const touched: Touched = {
-      document: false, entries: new Set(), rewritten: new Set(), added: 0, reset: false, data: false,
+      document: false, entries: new Set(), rewritten: new Set(), added: 0, reset: false, trimmed: false, data: false,
     };
     const undo: Undo[] = [];
     const { document, data, closed } = { document: this.#document, data: this.#data, closed: this.#closed };
@@ -102,7 +106,7 @@ export class Replica {
     if (logId !== this.logId) return 0;
     const taken: Entry[] = [];
     for (const entry of page) {
-      if (entry.no !== this.#first - 1 - taken.length) continue;
+      if (entry.no !== this.#first - 1 - taken.length || entry.no < this.begin) continue;
       taken.push(entry);
       if (seq !== null && seq > this.#position.seq) this.#ahead.set(entry.id, seq);
     }
@@ -166,6 +170,7 @@ export class Replica {
         this.#document = { ...this.#document, log: { id: part.log_id, length: 0 } };
         touched.document = true;
         return this.#emptyLog(touched, undo);
+      case "log.trim": return this.#trimBefore(part.before, touched, undo);
       case "data": {
         const data = { ...this.#data };
         if (part.value === undefined) delete data[part.key];
@@ -188,7 +193,7 @@ export class Replica {
     const log = this.#document?.log;
     if (!log || entry.no !== log.length) throw new Misfit(`entry ${entry.no} in a log of ${log?.length}`);
     if (this.#index.has(entry.id)) throw new Misfit(`entry ${entry.id} is there already`);
-    this.#document = { ...this.#document, log: { id: log.id, length: log.length + 1 } };
+    this.#document = { ...this.#document, log: { ...log, length: log.length + 1 } };
     this.#entries.push(entry);
     this.#index.set(entry.id, entry.no);
     undo.push(() => {
@@ -199,11 +204,33 @@ export class Replica {
     touched.added += 1;
   }
 
+  #trimBefore(before: number, touched: Touched, undo: Undo[]): void {
+    const log = this.#document?.log;
+    if (!log || !Number.isInteger(before) || before <= this.begin || before > log.length) {
+      throw new Misfit(`a log from ${this.begin} to ${log?.length} cannot begin at ${before}`);
+    }
+    const { first, ahead } = { first: this.#first, ahead: this.#ahead };
+    const gone = this.#entries.slice(0, Math.max(0, before - first));
+    for (const entry of gone) this.#index.delete(entry.id);
+    this.#ahead = new Map([...ahead].filter(([id]) => this.#index.has(id)));
+    this.#entries = this.#entries.slice(gone.length);
+    this.#first = Math.max(first, before);
+    undo.push(() => {
+      this.#entries = [...gone, ...this.#entries];
+      this.#first = first;
+      this.#ahead = ahead;
+      for (const entry of gone) this.#index.set(entry.id, entry.no);
+    });
+    this.#document = { ...this.#document, log: { ...log, first: before } };
+    touched.document = true;
+    touched.trimmed = true;
+  }
+
   /** The entry that a part is about; null when it is to be passed over: not held here, or already as new. */
   #find(id: string, seq: number): Entry | null {
     const entry = this.entry(id);
     if (entry === undefined) {
-      if (this.#first > 0) return null;
+      if (this.#first > this.begin) return null;
       throw new Misfit(`no entry ${id}`);
     }
     const ahead = this.#ahead.get(id);

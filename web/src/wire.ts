@@ -94,7 +94,8 @@ export interface HubDocument {
   readonly run: Run | null;
   readonly agent: string | null;
   readonly asks: JsonObject;
-  readonly log: { readonly id: string; readonly length: number };
+  /** `length`: how many entries it ever had. `first`: the number of the oldest that is kept; absent while all are. */
+  readonly log: { readonly id: string; readonly length: number; readonly first?: number };
   readonly versions: { readonly [part: string]: string };
 }
 
@@ -110,6 +111,7 @@ export type Part =
       & { readonly gone?: readonly string[] })
   | { readonly kind: "log.append"; readonly id: string; readonly at: number; readonly text: string }
   | { readonly kind: "log.reset"; readonly log_id: string }
+  | { readonly kind: "log.trim"; readonly before: number; readonly ids: readonly string[] }
   | { readonly kind: "data"; readonly key: string; readonly value?: Json }
   | { readonly kind: "closed"; readonly reason: string };
 

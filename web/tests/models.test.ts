@@ -107,6 +107,32 @@ describe("the log", () => {
     expect([log.older.value, log.first]).toEqual(["none", 0]);
   });
 
+  test("entries that are not kept any more go, and nothing older is asked for", async () => {
+    let asked = 0;
+    const replica = replicaOf(3, 4);
+    const log = new LogModel(async () => {
+      asked += 1;
+      return replica.prepend("L", [entry(3), entry(2), entry(1), entry(0)], null);
+    });
+    log.replaced(replica);
+    log.flush();
+    const kept = log.cells.slice(1);
+    apply(log, replica, { kind: "log.trim", before: 2, ids: ["n0", "n1"] });
+    vi.advanceTimersByTime(1_000);
+    expect([log.first, log.cells.length, log.older.value]).toEqual([4, 3, "idle"]);
+    await log.loadOlder();
+    expect([log.first, log.cells.length, log.older.value]).toEqual([2, 5, "gone"]);
+    apply(log, replica, { kind: "log.trim", before: 5, ids: ["n2", "n3", "n4"] }, { kind: "log.add", entry: entry(7) });
+    vi.advanceTimersByTime(1_000);
+    expect(log.cells.map((cell) => cell.no)).toEqual([5, 6, 7]);
+    expect(log.cells.slice(0, 2)).toEqual(kept);
+    await log.loadOlder();
+    expect([asked, log.older.value]).toEqual([1, "gone"]);
+    apply(log, replica, { kind: "log.reset", log_id: "M" });
+    vi.advanceTimersByTime(1_000);
+    expect([log.cells.length, log.older.value]).toEqual([0, "none"]);
+  });
+
   test("what is on the page is bounded, however long the log is", () => {
     const log = new LogModel(async () => 0);
     const replica = replicaOf(5_000);

@@ -132,6 +132,14 @@ describe("pages of older entries", () => {
     expect(replica.entry("n4")?.content).toBe("abcd");
   });
 
+  test("a page from before a trim brings nothing back", () => {
+    const replica = replicaWith(2, 5);
+    replica.apply({ epoch: "e1", seq: 2, parts: [{ kind: "log.trim", before: 4, ids: ["n0", "n1", "n2", "n3"] }] });
+    expect(replica.prepend("L1", [entryOf(4), entryOf(3), entryOf(2)], null)).toBe(1);
+    expect([replica.begin, replica.first]).toEqual([4, 4]);
+    expect(replica.entry("n3")).toBeUndefined();
+  });
+
   test("what is trimmed can be paged in again", () => {
     const replica = replicaWith(10);
     expect(replica.trim(4)).toBe(6);

@@ -8,11 +8,15 @@
 --         4    born: the epoch that the writer's context was made with, '' if it does not know
 --         5    flags: c create, r create in place of what is there, x the changes close the context
 --         6-7  the entry's id, and the seq of its last change
---         8-   plain fields of the main hash, each followed by '=text', or '-' to take it away
--- Answers for each context {outcome, more, owner before, missed entries} or {'failed', reason}.
+--         8    since: what a context that is written anew has all of, '' if it is not
+--         9    the key of the request that creates, '' if it has none
+--         10-  plain fields of the main hash, each followed by '=text', or '-' to take it away
+-- Answers for each context {outcome, flag, owner before, missed entries} or {'failed', reason}. The flag is 1 with missed
+-- entries if there are more of them; with 'appended' if another writer was stale since the last entry.
 local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
+local FAREWELL = 8 -- entries that a tombstone keeps, for who follows the context and learns from them how it ended
 
 local function missed(stream, seq)
   local entries, bytes, more = {}, 0, 0
@@ -36,11 +40,16 @@ end
 
 local function append(main, head, changes)
   local stream = main .. ':changes'
-  local epoch, last, tip, born, flags, id, new_last = unpack(head, 1, 7)
-  local there = redis.call('HMGET', main, 'epoch', 'last', 'tip', 'born', 'closed', 'user_id')
+  local epoch, last, tip, born, flags, id, new_last, since, key = unpack(head, 1, 9)
+  local there = redis.call('HMGET', main, 'epoch', 'last', 'tip', 'born', 'closed', 'user_id', 'wanted', 'type', 'made_by')
   local owner = there[6] or ''
-  if string.find(flags, 'c') then
-    if there[1] and not there[5] then
+  local creates, closes = string.find(flags, 'c'), string.find(flags, 'x')
+  local anew = born ~= '' and born ~= epoch
+  local wanted = there[7] and not creates
+  if creates then
+    if there[5] and (anew or (key ~= '' and key == there[9])) then
+      return {'removed', 0, '', {}}
+    elseif there[1] and not there[5] then
       if there[1] == epoch then
         local entries, more = missed(stream, 0)
         return {'exists', more, owner, entries}
@@ -54,29 +63,48 @@ local function append(main, head, changes)
     end
   elseif not there[1] then
     return {'missing', 0, '', {}}
+  elseif there[5] and there[1] == epoch and (born == '' or born == there[4]) then
+    local entries, more = missed(stream, tonumber(last)) -- what else happened, and how it ended
+    return {'removed', more, '', entries}
   elseif there[5] or (born ~= '' and born ~= there[4]) then
     return {'removed', 0, '', {}}
   elseif there[1] ~= epoch then
     return {'epoch', 0, owner, {}}
   elseif there[2] ~= last or there[3] ~= tip then
     local entries, more = missed(stream, tonumber(last))
+    if changes ~= '' and not there[7] then
+      redis.pcall('HSET', main, 'wanted', '') -- a server that takes no writes now need not keep it
+    end
     return {'stale', more, owner, entries}
   end
   if changes == '' then
     return {'appended', 0, owner, {}}
   end
   redis.call('XADD', stream, new_last .. '-0', 'id', id, 'before', tip, 'changes', changes)
-  if string.find(flags, 'x') then
+  if closes then
     forget(main)
     redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', there[4] or epoch, 'closed', '')
+    if there[9] then
+      redis.call('HSET', main, 'made_by', there[9])
+    end
     redis.call('EXPIRE', main, TOMBSTONE)
+    redis.call('XTRIM', stream, 'MAXLEN', FAREWELL)
     redis.call('EXPIRE', stream, TOMBSTONE)
-  elseif string.find(flags, 'c') then
-    redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', epoch, 'mirrored', '0')
+  elseif creates then
+    redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', anew and born or epoch, 'mirrored', '0')
+    if since ~= '' then
+      redis.call('HSET', main, 'since', since)
+    end
+    if key ~= '' then
+      redis.call('HSET', main, 'made_by', key)
+    end
   else
     redis.call('HSET', main, 'last', new_last, 'tip', id)
+    if wanted then
+      redis.call('HDEL', main, 'wanted')
+    end
   end
-  for i = 8, #head, 2 do
+  for i = 10, #head, 2 do
     local value = head[i + 1]
     if string.sub(value, 1, 1) == '=' then
       redis.call('HSET', main, head[i], string.sub(value, 2))
@@ -90,7 +118,12 @@ local function append(main, head, changes)
     message = message .. changes
   end
   redis.call('SPUBLISH', main .. ':live', message)
-  return {'appended', 0, owner, {}}
+  if closes then
+    tell_gone(main, epoch, new_last, there[8], there[6])
+  elseif #head > 9 then
+    tell_row(main, epoch, new_last, there[6])
+  end
+  return {'appended', wanted and 1 or 0, owner, {}}
 end
 
 local answers = {}

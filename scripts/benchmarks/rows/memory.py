@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from scripts.benchmarks.bench import Bench, quiet
 from scripts.benchmarks.contestants import BARE, HUB, NODE, PYTHON, Server
 from scripts.benchmarks.figures import Goal, Measure, Sample
@@ -10,6 +12,8 @@ from scripts.benchmarks.machine import raise_file_limit, resident_bytes
 
 _FIRST = 200
 """So many come before memory is first looked at: pools and code are there then."""
+_FORGOTTEN_SECONDS = 45.0
+"""By then the hub has let go of the requests that it keeps for 30 s after their answer."""
 _JSON = "the same as JSON"
 _ENTRIES = 20
 
@@ -37,11 +41,12 @@ def connections(bench: Bench) -> list[Measure]:
 
 def contexts(bench: Bench) -> list[Measure]:
     """Made by an agent, twenty short entries each, nobody watching."""
-    count = bench.plan.pick(10_000, 1_000)
+    count, forgotten = bench.plan.pick((10_000, _FORGOTTEN_SECONDS), (1_000, 0.0))
     measure = Measure(title=f"Memory of a live context with {_ENTRIES} short entries, of {count:,}", unit="KB")
     measure.goals = [Goal(HUB, None, 20.0)]
     measure.notes.append(
-        f"Resident memory of the hub, its embedded Valkey's apart, beyond the first {_FIRST} contexts."
+        f"Resident memory of the hub, its embedded Valkey's apart, beyond the first {_FIRST} contexts, {forgotten:g} s after "
+        "the last request."
     )
     for _, name in bench.rounds([HUB], most=3):
         server = bench.start(name)
@@ -52,6 +57,8 @@ def contexts(bench: Bench) -> list[Measure]:
                 before, valkey = _settled(server), sum(map(resident_bytes, server.valkeys))
                 agent.ask("prepare", sessions=last, first=first, within=120)
                 agent.ask("logs", first=first, last=last, entries=_ENTRIES, within=300)
+            bench.tell(f"{forgotten:g} s until the last requests are forgotten")
+            time.sleep(forgotten)
             each = (_settled(server) - before) / (count - _FIRST)
             kept = (sum(map(resident_bytes, server.valkeys)) - valkey) / (count - _FIRST)
             measure.add(name, Sample(value=each / 1e3, more={"valkey_kb": kept / 1e3}))

@@ -107,7 +107,7 @@ export class Connection {
       case "hub.degraded":
         return this.handlers.degraded(degradedReason(payload));
       case "hub.drain":
-        return this.#drain(payload as { deadline?: unknown });
+        return this.#drain(payload as { seconds?: unknown });
       default:
         return this.handlers.event(name, payload);
     }
@@ -119,15 +119,14 @@ export class Connection {
     else this.#backoff.reset();
   }
 
-  /** The node is about to end: go and come back, at a moment of one's own, so that not all do at once. */
-  #drain(payload: { deadline?: unknown }): void {
-    const deadline = typeof payload.deadline === "string" ? Date.parse(payload.deadline) : NaN;
-    const span = Number.isFinite(deadline) ? Math.max(0, deadline - Date.now()) : 5_000;
+  /** The node ends in some seconds: come back elsewhere before, at a moment of one's own, so that not all do at once. */
+  #drain({ seconds }: { seconds?: unknown }): void {
+    const span = typeof seconds === "number" && seconds >= 0 ? seconds : 5;
     this.#clearTimer();
     this.#timer = setTimeout(() => {
       this.#socket.disconnect();
       this.#try();
-    }, this.random() * Math.min(span, 10_000));
+    }, this.random() * Math.min(span, 10) * 1000);
   }
 
   #wait(reason: string, least: number | undefined): void {

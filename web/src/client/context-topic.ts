@@ -67,12 +67,12 @@ export class ContextTopic {
   }
 
   /**
-   * Page in entries older than those held. Answers how many came; 0 with `first > 0` means that the log is another by
+   * Page in entries older than those held. Answers how many came; 0 with `first > begin` means that the log is another by
    * now, which the changes will tell.
    */
   async older(limit: number): Promise<number> {
     const replica = this.#replica;
-    if (!replica || replica.first === 0) return 0;
+    if (!replica || replica.first <= replica.begin) return 0;
     const log = replica.logId;
     const reply = await this.link.ask<PageReply>("log.page", { context: this.context, log, before: replica.first, limit });
     if (replica !== this.#replica) return 0;

@@ -50,6 +50,7 @@ export function LogView({ log, toEnd, children }: LogViewProps) {
             <p class="log-older"><button type="button" class="link" onClick={() => void log.loadOlder()}>Older entries could not be read. Try again</button></p>
           )}
           {older === "none" && log.cells.length > CHUNK && <p class="log-older">Start of the log</p>}
+          {older === "gone" && <p class="log-older">Older entries are not kept any more</p>}
           {chunks}
           {children}
         </div>

@@ -17,7 +17,8 @@ export interface Cell {
   rewrites: number;
 }
 
-export type OlderState = "none" | "idle" | "loading" | "failed";
+/** Whether there are entries before those held. `gone`: there were, and they are not kept. */
+export type OlderState = "none" | "gone" | "idle" | "loading" | "failed";
 
 /** More entries than these are let go at the old end while the reader is at the new one; they can be paged in again. */
 const KEEP = 20_000;
@@ -63,7 +64,7 @@ export class LogModel {
     if (touched.reset) this.#rebuild = true;
     for (const id of touched.entries) this.#dirty.add(id);
     for (const id of touched.rewritten) this.#rewritten.add(id);
-    if (touched.reset || touched.added > 0 || touched.entries.size > 0) this.#frame.request();
+    if (touched.reset || touched.trimmed || touched.added > 0 || touched.entries.size > 0) this.#frame.request();
   }
 
   /** Page in older entries. Concurrent calls are one. */
@@ -96,7 +97,8 @@ export class LogModel {
       this.#rebuild = false;
       if (moved) this.structure.value += 1;
       this.newest.value = this.#first + this.#cells.length - 1;
-      if (this.older.value !== "loading" && this.older.value !== "failed") this.older.value = this.#first > 0 ? "idle" : "none";
+      if (this.#first <= replica.begin) this.older.value = replica.begin > 0 ? "gone" : "none";
+      else if (this.older.value !== "loading" && this.older.value !== "failed") this.older.value = "idle";
     });
   }
 

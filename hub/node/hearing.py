@@ -1,0 +1,168 @@
+"""What this node hears of the record: whatever any node appended, posted or told goes to where it belongs.
+
+A node that is alone need not follow its contexts: whatever is appended, it appends. As soon as another one shows up it follows
+all that are live here, and compares their ends, before it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hub.core.changes import RecordEntry
+from hub.core.errors import Unavailable
+from hub.node.contexts import Contexts
+from hub.node.live import LiveContext
+from hub.node.tasks import end_tasks
+from hub.record.port import Record, RowTold
+
+_log = logging.getLogger(__name__)
+
+FOLLOW_SECONDS = 10.0
+"""How long another node waits at most until this one follows all its contexts."""
+RETRY = 0.2
+"""Seconds until ends are compared again, while the record is away."""
+
+
+class Hearing:
+    """The node's Follower. Those who act on what is heard are set before ``start``."""
+
+    def __init__(self, record: Record, contexts: Contexts, node: str) -> None:
+        self.on_row: Callable[[RowTold], None]
+        self.on_notice: Callable[[str], None]
+        self.on_told: Callable[[dict[str, Any]], None]
+        self.on_again: list[Callable[[], None]] = []
+        """Called when the node hears again, after it was deaf: what happened meanwhile must be read."""
+        self._contexts = contexts
+        self._following = record.follow(node, self, own=contexts.ids.prefix)
+        self._followed: set[str] = set()
+        self._company = False
+        self._new: dict[LiveContext, None] = {}  # confirmed, and not compared yet
+        self._uncertain: set[str] = set()  # followed, and not confirmed and compared yet
+        self._wanted = asyncio.Event()
+        self._compared = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._deaf_since: float | None = None
+
+    async def start(self) -> None:
+        """Raises Unavailable."""
+        await self._following.start()
+        self._task = asyncio.create_task(self._compare_new(), name="follow")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await end_tasks([self._task])
+        await self._following.close()
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether something may go unheard now."""
+        return self._following.is_deaf
+
+    @property
+    def ignored(self) -> int:
+        """Messages that nobody could read."""
+        return self._following.ignored
+
+    @property
+    def deaf_seconds(self) -> float:
+        """For how long it has been deaf."""
+        return 0.0 if self._deaf_since is None else asyncio.get_running_loop().time() - self._deaf_since
+
+    async def tell(self, message: dict[str, Any]) -> None:
+        """Tell all nodes, this one included. Raises Unavailable."""
+        await self._following.tell(message)
+
+    # which contexts are followed
+
+    def add(self, live: LiveContext) -> None:
+        """A context became live here."""
+        if self._company and live.id not in self._followed:
+            self._follow([live.id])
+
+    def drop(self, live: LiveContext) -> None:
+        """It is live here no longer."""
+        self._new.pop(live, None)
+        if live.id in self._followed and self._contexts.live.get(live.id) in (None, live):
+            self._followed.discard(live.id)
+            self._uncertain.discard(live.id)
+            self._following.drop(live.id)
+
+    def _follow(self, ids: list[str]) -> None:
+        self._followed.update(ids)
+        self._uncertain.update(ids)
+        self._following.add(ids)
+
+    async def follow_all(self) -> None:
+        """Another node is there: follow what is live here, from now on, and know where it ends. Bounded in time."""
+        self._company = True
+        self._follow([id for id in self._contexts.live if id not in self._followed])
+        waiting = set(self._uncertain)
+        try:
+            async with asyncio.timeout(FOLLOW_SECONDS):
+                while waiting & self._uncertain:
+                    self._compared.clear()
+                    await self._compared.wait()
+        except TimeoutError:
+            _log.warning("%d contexts are not followed yet", len(waiting & self._uncertain))
+
+    def alone(self) -> None:
+        """No other node is there any more."""
+        self._company = False
+        for id in self._followed:
+            self._following.drop(id)
+        self._followed.clear()
+        self._uncertain.clear()
+
+    # the Follower
+
+    def followed(self, context: str) -> None:
+        live = self._contexts.live.get(context)
+        if live is None:
+            if context not in self._followed:
+                self._following.drop(context)
+            return
+        self._new[live] = None
+        self._wanted.set()
+
+    def appended(self, context: str, epoch: str, last: int, entry: RecordEntry | None) -> None:
+        live = self._contexts.live.get(context)
+        if live is not None:
+            self._contexts.heard(live, epoch, last, entry)
+
+    def row(self, row: RowTold) -> None:
+        self.on_row(row)
+
+    def notice(self, id: str) -> None:
+        self.on_notice(id)
+
+    def told(self, message: dict[str, Any]) -> None:
+        self.on_told(message)
+
+    def deaf(self) -> None:
+        if self._deaf_since is None:
+            self._deaf_since = asyncio.get_running_loop().time()
+            _log.warning("this node does not hear the others; connecting again")
+
+    def hearing(self) -> None:
+        self._deaf_since = None
+        for again in self.on_again:
+            again()
+
+    async def _compare_new(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            lives, self._new = list(self._new), {}
+            try:
+                await self._contexts.compare(lives)
+            except Unavailable:
+                self._new = dict.fromkeys(live for live in lives if live.closed is None) | self._new
+                self._wanted.set()
+                await asyncio.sleep(RETRY)
+            except Exception:
+                _log.exception("comparing contexts that are followed now")
+            self._uncertain -= {live.id for live in lives} - {live.id for live in self._new}
+            self._compared.set()

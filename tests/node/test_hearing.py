@@ -1,0 +1,185 @@
+"""Nodes that follow each other's contexts: the same changes at the same positions everywhere, whoever appended, and whatever
+a node did not hear is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hub.core.changes import RecordEntry
+from hub.core.errors import HubError
+from hub.core.position import Position
+from hub.core.requests import Remove
+from hub.fanout.room import Viewer
+from hub.node import contexts as contexts_module
+from hub.node.live import LiveContext
+from hub.node.node import Node
+from hub.record.connection import Connection
+from hub.record.port import Record
+from hub.record.redis import RedisRecord
+from hub.wire.messages import From, Subscribe
+from tests.node.support import ANN, KeptOutbox, create, incr, node_on, ok, push
+from tests.support import until
+
+NEVER = 3600.0
+
+
+@pytest.fixture
+def only_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends are not compared by time: what is known was heard."""
+    monkeypatch.setattr(contexts_module, "COMPARE", NEVER)
+
+
+@pytest.fixture
+def deaf_to_entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Entries of others are lost on the way. The list says how many."""
+    lost: list[int] = []
+
+    def heard(self: LiveContext, epoch: str, last: int, entry: RecordEntry | None) -> None:
+        lost.append(last)
+
+    monkeypatch.setattr(LiveContext, "heard", heard)
+    yield lost
+    assert lost, "nothing was lost: the test shows nothing"
+
+
+def viewer_of(live: LiveContext) -> KeptOutbox:
+    outbox = KeptOutbox()
+    live.audience.join(outbox, Viewer(patch=True, private=False, sees=lambda user: True))
+    return outbox
+
+
+def positions(outbox: KeptOutbox) -> list[int]:
+    return [change["seq"] for change in outbox.of("change")]
+
+
+def at(node: Node, id: str = "c") -> Position:
+    return node.contexts.live[id].replica.position
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_viewers_anywhere_get_the_same_changes_at_the_same_positions(pair: tuple[Node, Node]) -> None:
+    first, second = pair
+    await create(first)
+    here, there = viewer_of(first.contexts.live["c"]), viewer_of(await second.contexts.open("c"))
+    await until(lambda: not second.lag)
+    for n in range(20):
+        await ok(pair[n % 2], push(n, key=f"w{n % 2}/{n // 2}"))
+        await until(lambda: at(first) == at(second))
+    await until(lambda: len(positions(here)) == len(positions(there)) == 20)
+    assert here.events == there.events
+    assert positions(here) == list(range(2, 22))
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_a_context_that_was_live_before_the_other_node_came_is_followed(new_record: Callable[[], Record]) -> None:
+    async with node_on(new_record()) as first:
+        for n in range(30):
+            await create(first, f"c{n}")
+        outboxes = {id: viewer_of(live) for id, live in first.contexts.live.items()}
+        async with node_on(new_record()) as second:  # it serves once the first one follows
+            for id in outboxes:
+                await ok(second, incr(id))
+            await until(lambda: all(positions(outbox) == [2] for outbox in outboxes.values()))
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_a_large_change_is_read_from_the_record(pair: tuple[Node, Node]) -> None:
+    first, second = pair
+    await create(first)
+    outbox = viewer_of(await second.contexts.open("c"))
+    await until(lambda: not second.lag)
+    await ok(first, push("x" * 400_000))
+    await until(lambda: positions(outbox) == [2])
+
+
+async def test_a_message_that_was_lost_is_noticed_without_another_one(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch, deaf_to_entries: list[int]
+) -> None:
+    monkeypatch.setattr(contexts_module, "COMPARE", 0.05)
+    first, second = pair
+    await create(first)
+    outbox = viewer_of(await second.contexts.open("c"))
+    await ok(first, incr())
+    await until(lambda: positions(outbox) == [2])
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_a_client_that_is_ahead_makes_the_node_read(pair: tuple[Node, Node], deaf_to_entries: list[int]) -> None:
+    first, second = pair
+    await create(first)
+    live = await second.contexts.open("c")
+    await until(lambda: not second.lag)
+    answer = await ok(first, incr())
+    assert at(second).seq == 1
+    outbox = KeptOutbox()
+    viewer = Viewer(patch=True, private=False, sees=lambda user: True)
+    body = Subscribe(topic="context:c", from_=From(epoch=answer["epoch"], seq=answer["seq"]))
+    subscribed = await second.subscribing.subscribe(live, outbox, viewer, body, lambda: True)
+    assert subscribed is not None
+    assert subscribed[0] == {"epoch": answer["epoch"], "seq": 2, "recovered": True}
+    await ok(second, incr())
+    assert positions(outbox) == [3]
+    await until(lambda: deaf_to_entries)
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_a_removal_ends_it_everywhere(pair: tuple[Node, Node]) -> None:
+    first, second = pair
+    await create(first)
+    patches, snapshots = KeptOutbox(), KeptOutbox()
+    live = await second.contexts.open("c")
+    live.audience.join(patches, Viewer(patch=True, private=False, sees=lambda user: True))
+    live.audience.join(snapshots, Viewer(patch=False, private=False, sees=lambda user: True))
+    await until(lambda: not second.lag)
+    await ok(first, push("x" * 40_000))  # a large one's snapshots keep a pace
+    for n in range(3):
+        await ok(first, push(n))
+    await ok(first, Remove(context="c"))
+    await until(lambda: "c" not in second.contexts.live)
+    assert patches.of("change")[-1]["parts"] == [{"kind": "closed", "reason": "removed"}]
+    assert [snapshot.get("closed") for snapshot in snapshots.of("snapshot")][-2:] == [None, "removed"]
+
+
+async def test_deafness_is_mended_and_what_came_meanwhile_is_there(
+    valkey: Connection, valkey_server: str, new_record: Callable[[], Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts_module, "COMPARE", NEVER)
+    async with node_on(RedisRecord(valkey_server)) as first, node_on(RedisRecord(valkey_server)) as second:
+        await create(first)
+        outbox = viewer_of(await second.contexts.open("c"))
+        for turn in range(10):
+            await valkey.run("CLIENT", "KILL", "TYPE", "pubsub")
+            for _ in range(3):
+                await ok(first, incr())
+            await until(lambda turn=turn: positions(outbox) == list(range(2, 3 * turn + 5)))  # type: ignore[misc]
+        await until(lambda: not first.deaf and not second.deaf and not second.lag)
+
+
+async def test_every_node_gets_on_where_all_write_to_one_context(new_record: Callable[[], Record]) -> None:
+    """Each writer waits for its answer. When the fastest is done the slowest has had its share."""
+    count = 150
+    async with node_on(new_record()) as first, node_on(new_record()) as second, node_on(new_record()) as third:
+        nodes = (first, second, third)
+        await create(first)
+        done = [0, 0, 0]
+        share: list[int] = []
+
+        async def write(index: int) -> None:
+            for n in range(count):
+                answer = await nodes[index].contexts.request(
+                    nodes[index].contexts.stamp(incr(key=f"w{index}/{n}"), ANN)
+                )
+                assert not isinstance(answer, HubError), answer
+                done[index] += 1
+                await asyncio.sleep(0)
+            share.append(min(done))
+
+        await asyncio.wait_for(asyncio.gather(*(write(index) for index in range(3))), 60)
+        assert share[0] > count / 5, f"when the fastest had {count} the slowest had {share[0]}"
+        await until(lambda: len({at(node) for node in nodes}) == 1)
+        states: list[dict[str, Any]] = [node.contexts.live["c"].replica.state.document["state"] for node in nodes]
+        assert [state["n"] for state in states] == [3 * count] * 3

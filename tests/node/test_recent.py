@@ -1,0 +1,68 @@
+"""What is kept of answered requests for a record that loses them: the same requests come out, within the bounds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.core.position import Position
+from hub.core.requests import Apply, Author, Create, LogAdd, Message, Request, Role, StateMerge
+from hub.node.recent import SECONDS, Recent, packed, unpacked
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+AUTHORS = st.builds(Author, st.text(min_size=1, max_size=20), st.sampled_from(list(Role)))
+KEYS = st.none() | st.text(min_size=1, max_size=20)
+BODIES = (
+    st.builds(
+        lambda value, key: Apply(context="c", ops=[StateMerge(value=value), LogAdd(type="info")], key=key),
+        st.dictionaries(st.text(max_size=5), JSON, max_size=3),
+        KEYS,
+    )
+    | st.builds(lambda text, key: Message(context="c", text=text, key=key), st.text(), KEYS)
+    | st.builds(lambda name, key: Create(context="c", name=name, key=key), st.text(max_size=50), KEYS)
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2**53), st.builds(Request, BODIES, AUTHORS, st.just("2026-01-01T00:00:00Z")))))
+def test_the_same_requests_come_out(answered: list[tuple[int, Request]]) -> None:
+    found = list(unpacked(packed("E", answered)))
+    assert [at for at, _ in found] == [Position("E", seq) for seq, _ in answered]
+    for (_, before), (_, after) in zip(answered, found, strict=True):
+        assert (after.body, after.author, after.now, after.nonce) == (
+            before.body,
+            before.author,
+            before.now,
+            before.nonce,
+        )
+        assert after.digest == before.digest
+        assert after.make_id() == before.make_id()
+
+
+def test_the_oldest_go_first_by_time_and_by_bytes() -> None:
+    recent, first, second = Recent(5_000), list[bytes](), list[bytes]()
+    recent.add(first, b"1", 0.0)
+    recent.add(second, b"2", 1.0)
+    recent.add(first, b"3", SECONDS + 0.5)
+    assert (first, second) == ([b"3"], [b"2"])
+    recent.add(second, b"x" * 4_000, SECONDS + 0.6)
+    recent.add(second, b"y" * 4_000, SECONDS + 0.7)
+    assert (first, second) == ([], [b"y" * 4_000])
+    recent.expire(3 * SECONDS)
+    assert second == []
+
+
+def test_with_no_budget_nothing_is_kept_and_a_list_that_was_emptied_is_no_trouble() -> None:
+    recent, there = Recent(0), list[bytes]()
+    recent.add(there, b"1", 0.0)
+    assert there == []
+    recent = Recent(1_000)
+    recent.add(there, b"1", 0.0)
+    there.clear()
+    recent.expire(100.0)
+    recent.add(there, b"2", 100.0)
+    assert there == [b"2"]
