@@ -99,6 +99,8 @@ class Checker:
             self._check(asked is not None, "recovered, though it began anew")
             self._check(at == asked == self.position, f"recovered, but at {at}")
             self.recovered += 1
+            if "document" in reply:  # its snapshot may not have come
+                self._snapshot(at, reply)
         else:
             self._begin(reply)
             if asked is None:

@@ -176,6 +176,15 @@ class Contexts:
         if there is not None and not there[1].done():
             there[1].set_result(None)
 
+    async def renew(self, live: LiveContext) -> None:
+        """A client stands past the record's end, in its epoch: the record lost something while no node had the context. It gets a
+        new epoch, so that positions which were told are not given out again. Once only: nobody can prove where it stands.
+        Raises Unavailable."""
+        if not live.renewed:
+            live.renewed = True
+            await self._record.new_epoch(live.id, live.replica.position.epoch, secrets.token_urlsafe(6))
+            await self.doubt(live)
+
     @property
     def doubt_seconds(self) -> float:
         """For how long some context may have been behind the record."""

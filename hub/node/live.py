@@ -115,6 +115,8 @@ class LiveContext:
         """Whether the record may have another end: the next append, or a comparison, tells."""
         self.unseen = False
         """Whether this node has not compared its end for so long that a missing context may have been removed."""
+        self.renewed = False
+        """Whether it was given a new epoch because a client stood past its end."""
         self.yields = False
         """Whether another writer goes first once."""
         self.recent: list[bytes] = []
@@ -232,12 +234,8 @@ class LiveContext:
             case Outcome.APPENDED:
                 self.yields = appended.wanted and not was_stale  # else the mark may be its own
                 self._confirm(flight)
-                self._follow_heard()
             case Outcome.STALE:
-                settled = self._catch_up(flight, appended)
-                if settled is Settled.DONE:
-                    self._follow_heard()
-                return settled
+                return self._catch_up(flight, appended)
             case Outcome.REMOVED:
                 if appended.entries:
                     self._catch_up(flight, appended)
@@ -247,7 +245,6 @@ class LiveContext:
                 self.audience.forget_prepared()
                 self._in_flight = None
                 self._answer(flight, appended.error or Internal("the record refused the append"))
-                self._follow_heard()
                 if not flight.append.entry.changes:
                     return Settled.LOAD
                 self.doubted = True  # perhaps it has what this node cannot read
@@ -302,7 +299,14 @@ class LiveContext:
             _log.exception("answering %s on context %s", type(waiting.request.body).__name__, self.id)
 
     def tell(self) -> None:
-        """Tell everybody what was confirmed."""
+        """Tell everybody what was confirmed, then what was heard meanwhile."""
+        self._tell()
+        if self._in_flight is None:
+            heard, self._heard = self._heard, []
+            for epoch, last, entry in heard:
+                self._follow(epoch, last, entry)
+
+    def _tell(self) -> None:
         untold, self._untold = self._untold, []
         for changes, pending, own in untold:
             self.audience.tell(changes, pending)
@@ -330,11 +334,6 @@ class LiveContext:
         else:
             self.doubted = True
 
-    def _follow_heard(self) -> None:
-        heard, self._heard = self._heard, []
-        for epoch, last, entry in heard:
-            self._follow(epoch, last, entry)
-
     def _follow(self, epoch: str, last: int, entry: RecordEntry | None) -> None:
         at = self.replica.position
         if self.closed is not None or self.doubted:
@@ -344,7 +343,7 @@ class LiveContext:
         if entry is None or epoch != at.epoch or entry.before != self.tip or not self._apply(entry):
             self.doubted = True
         else:
-            self.tell()
+            self._tell()
 
     def _apply(self, entry: RecordEntry) -> bool:
         """Apply another's entry that is the next one. False if it does not fit, which makes this state worthless."""
@@ -369,13 +368,13 @@ class LiveContext:
                 return Settled.LOAD
             if self._in_flight is not None and entry.id == flight.append.entry.id:
                 self._confirm(flight)
-                self.tell()
+                self._tell()
                 continue
             if self._in_flight is not None:
                 self._give_back(flight)
             if not self._apply(entry):
                 return Settled.LOAD
-            self.tell()
+            self._tell()
         if self._in_flight is not None:
             self._give_back(flight)
         return Settled.DONE

@@ -64,9 +64,7 @@ class Replay:
     @property
     def nothing_missed(self) -> bool:
         """Whether the member stands at the end already."""
-        if self._reached != self._live.replica.position:
-            return False
-        return self.viewer.patch or not self._live.audience.owes_snapshot
+        return self._reached == self._live.replica.position
 
     def end(self) -> None:
         """Send no more: the member left, or was told the whole state."""

@@ -47,11 +47,15 @@ class Subscribing:
         finally:
             self._reading.release()
 
-    async def _catch_up(self, live: LiveContext) -> None:
-        """Read what the record has of a context and this node has not."""
+    async def _catch_up(self, live: LiveContext, at: Position) -> None:
+        """Read what the record has of a context and this node has not, because a client stands at a position that it does not
+        know."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 await asyncio.shield(self._contexts.doubt(live))
+                now = live.replica.position
+                if at.epoch == now.epoch and at.seq > now.seq:
+                    await self._contexts.renew(live)
         except TimeoutError:
             raise Unavailable("this node is behind the record, which cannot be reached; try again") from None
 
@@ -64,7 +68,7 @@ class Subscribing:
         """
         reason = None
         if body.from_ is not None and not live.replica.position.includes(body.from_.position):
-            await self._catch_up(live)  # another node told it so
+            await self._catch_up(live, body.from_.position)  # another node told it so
             if not current():
                 return None
         if body.from_ is not None:
@@ -76,6 +80,9 @@ class Subscribing:
                 epoch, seq = body.from_.position
                 reply = {"epoch": epoch, "seq": seq, "recovered": True}
                 if replay.nothing_missed:
+                    if not viewer.patch and live.audience.owes_snapshot:
+                        whole = live.audience.get_reply(outbox.variant, private=False)
+                        reply["document"] = whole["document"]
                     live.audience.join(outbox, viewer)
                     return reply, nothing
                 live.audience.enter(replay)

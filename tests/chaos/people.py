@@ -9,6 +9,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Agents:
     def __init__(self, address: str, token: str, folder: Path, count: int) -> None:
         self._address, self._token, self._folder = address, token, folder
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._unheard: Counter[subprocess.Popen[bytes]] = Counter()  # what was said and not answered yet
         self._context = ""
         self._files: list[Path] = []
         for _ in range(count):
@@ -55,6 +57,7 @@ class Agents:
         process = self._processes.pop(chance.randrange(len(self._processes)))
         process.kill()
         _reap(process)
+        del self._unheard[process]
         self._start()
 
     async def write_into(self, context: str) -> None:
@@ -70,11 +73,13 @@ class Agents:
         assert process.stdin is not None
         process.stdin.write(context.encode() + b"\n")
         process.stdin.flush()
+        self._unheard[process] += 1
 
     def _hear(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
-        while (line := process.stdout.readline()) != b"told\n":
-            assert line, f"an agent process ended:\n{self._last_words()}"
+        while self._unheard[process]:
+            assert process.stdout.readline() == b"told\n", f"an agent process ended:\n{self._last_words()}"
+            self._unheard[process] -= 1
 
     def _last_words(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-600:] for path in self._folder.glob("agent*.err"))

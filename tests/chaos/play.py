@@ -28,6 +28,8 @@ PATIENCE: Final = 8.0
 """Seconds after which a client gives up a connection that gives no answer: more than a request waits for the record."""
 RETURN: Final = 5.0
 """Seconds within which everything goes on by itself after what was away is back."""
+LONGEST: Final = 1_000
+"""Characters of a failure that are told."""
 DESCRIPTORS: Final = 50
 """That a node has open when nobody but agent processes is connected to it: its own files, 16 connections to the record at most
 in its pool, one for each script and one to hear with."""
@@ -87,9 +89,8 @@ class Play:
                     await self._act(min(ACT, count - before))
                 except Exception as error:
                     self.figures.rounds = max(self.figures.rounds, before + 1)  # so that it comes to an end
-                    text = f"seed {self._seed}, after round {self.figures.rounds}: {type(error).__name__}: {error}"[
-                        :1000
-                    ]
+                    what = f"{type(error).__name__}: {error}"[:LONGEST]
+                    text = f"seed {self._seed}, after round {self.figures.rounds}: {what}"
                     self.figures.failures.append(text)
                     self._tell(f"FAILED: {text}")
                     with contextlib.suppress(Exception):
@@ -228,9 +229,8 @@ class Play:
     async def _leave_nothing(self, world: World) -> None:
         """Everything is taken away again, and nothing of it is left."""
         client = await world.client()
-        while rows := (await client.ok("contexts.page", filter={"type": "all"}, limit=500))["rows"]:
-            for row in rows:
-                await client.ask("context.remove", context=row["id"])
+        for row in (await client.ok("contexts.page", filter={"type": "all"}, limit=500))["rows"]:
+            await client.ok("context.remove", context=row["id"])
         for row in (await client.ok("subscribe", topic="notices"))["rows"]:
             await client.ok("notice.clear", id=row["id"])
         await world.part(client)

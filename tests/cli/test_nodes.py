@@ -155,6 +155,11 @@ async def test_a_node_that_is_killed_is_started_again_and_its_viewers_go_on_at_t
     said = re.search(rf"{node_of(viewer)} ended \(signal 9\); it is started again in 0\.2 s", two.running.err)
     assert said is not None, two.running.err
 
+    newest = (set(node_pids(two)) - set(before)).pop()
+    os.kill(newest, signal.SIGKILL)
+    await asyncio.to_thread(wait_until, lambda: two.running and "it is started again in 0.4 s" in two.running.err)
+    await asyncio.to_thread(wait_until, lambda: len(node_pids(two)) == 2, "another node")
+
     async def on_a_new_one() -> bool:
         return node_of(await people.join()) not in (node_of(writer), node_of(viewer))
 

@@ -18,6 +18,7 @@ from hub.node.node import Node
 from hub.record.memory import MemoryRecord
 from hub.record.memory_context import MemoryContext, Prepared
 from hub.record.plain import touched
+from hub.wire.messages import From, Subscribe
 from tests.node.support import KeptOutbox, LossyRecord, ask, create, node_on, ok, push
 from tests.support import until
 
@@ -190,3 +191,31 @@ async def test_random_histories_with_loss(seed: int) -> None:
         await until(lambda: set(answered) <= set(list_of(nodes[0])))
         found = await equal(nodes, record)
         assert len(found) == len(set(found)), "applied twice"
+
+
+async def test_a_client_that_is_past_the_end_shows_that_the_record_lost_something() -> None:
+    """An older backup was restored while no node lived: positions that were told are not given out again in their epoch."""
+    record = MemoryRecord()
+    async with node_on(record) as node:
+        await create(node)
+        for n in range(3):
+            await ok(node, push(n))
+        told = await ok(node, push(3))
+    roll_back(record, "c", 3)
+    async with node_on(record) as node:
+        live = await node.contexts.open("c")
+        viewer = Viewer(patch=True, private=False, sees=lambda user: True)
+        reasons, epochs = [], []
+        for _ in range(3):
+            body = Subscribe(topic="context:c", from_=From(epoch=told["epoch"], seq=told["seq"]))
+            subscribed = await node.subscribing.subscribe(live, KeptOutbox(), viewer, body, lambda: True)
+            assert subscribed is not None
+            reply = subscribed[0]
+            reasons.append(reply["reason"])
+            epochs.append(reply["epoch"])
+            assert (reply["recovered"], reply["seq"]) == (False, 2)
+            told = {"epoch": reply["epoch"], "seq": 9}  # nobody can prove where it stands: one may make this up
+        assert len(set(epochs)) == 1
+        assert epochs[0] != live.born
+        assert reasons == ["epoch_changed", "position_ahead", "position_ahead"]
+        assert (await ok(node, push(9)))["seq"] == 3
