@@ -221,6 +221,17 @@ class KeyTable:
         writer = self._writers.get(name)
         return writer and [writer.last, writer.epoch, writer.text()]
 
+    def first(self) -> str | None:
+        """The key of the first change, if it is remembered."""
+        for key, (seq, _) in self._others.items():
+            if seq == 1:
+                return key
+        for name, writer in self._writers.items():
+            for n, _, result in writer.all():
+                if result.get("seq") == 1:
+                    return f"{name}/{n}"
+        return None
+
     def parts(self) -> Iterator[Key]:
         """The parts that make the table anew."""
         for name, writer in self._writers.items():

@@ -204,6 +204,8 @@ class LiveContext:
         append = Append(self.id, position, entry, self.replace, self.born)
         if not position.seq:
             append.key = asked[0][0].request.body.key or ""
+        elif self.replica.state.closed is not None:
+            append.key = self.replica.state.keys.first() or ""
         self._in_flight = tuple.__new__(_InFlight, (append, asked))
         return append
 

@@ -33,9 +33,7 @@ _COMPARED: Final = 512
 _LOAD_SECONDS: Final = (3.0, 12.0, 60.0)
 """How long a step of loading may take: it is tried again, for longer, as long as the server answers at all. So a server that
 hangs does not hold up who loads for longer than the first."""
-_OWN_FIELDS: Final = frozenset(
-    {"epoch", "last", "tip", "born", "mirrored", "held", "closed", "since", "wanted", "made_by"}
-)
+_OWN_FIELDS: Final = frozenset({"epoch", "last", "tip", "born", "mirrored", "held", "closed", "since", "wanted"})
 """Fields of the main hash that are not members of the document."""
 
 
@@ -202,7 +200,7 @@ def _build(context: str, hashes: _Hashes, stream: list[Any], moved: bool) -> Loa
     state.size = json_size(state.document)
     tip = entries[-1].id if entries else main["tip"].decode()
     behind = tuple(change for change in changes if change.position.seq > mirrored)
-    since = main.get("since", b"").decode()
+    since = unpack(main["since"]) if "since" in main else ""
     return Loaded(state, tip, main["born"].decode(), mirrored, held, behind, since)
 
 

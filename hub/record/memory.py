@@ -77,7 +77,7 @@ class MemoryRecord:
             ):
                 return Appended(Outcome.REMOVED)
             before = None if there is None else there.fields.get("user_id")
-            there = MemoryContext(position.epoch, append.born, append.since, append.key)
+            there = MemoryContext(position.epoch, append.born, append.since)
             self._contexts[append.context] = there
         elif there is None:
             return Appended(Outcome.MISSING)
@@ -98,6 +98,7 @@ class MemoryRecord:
         wanted, there.wanted = there.wanted, False
         type = there.fields.get("type", "")
         there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
+        there.made_by = append.key
         for following in self._followings:
             following.appended(append.context, there)
         if there.closed is not None:

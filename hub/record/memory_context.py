@@ -55,11 +55,11 @@ def prepare(append: Append) -> Prepared | Appended:
 class MemoryContext:
     """A context's stream, its end, and its plain fields."""
 
-    def __init__(self, epoch: str, born: str = "", since: str = "", made_by: str = "") -> None:
+    def __init__(self, epoch: str, born: str = "", since: str = "") -> None:
         self.epoch = epoch
         self.born = born or epoch
         self.since = since
-        self.made_by = made_by
+        self.made_by = ""  # once it is removed: the key of its creation
         self.wanted = False
         self.last = self.mirrored = 0
         self.tip = ROOT

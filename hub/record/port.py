@@ -50,8 +50,9 @@ class Append:
     since: str = ""
     """Only with a creation that writes a lost context anew: the position, as text, up to which it has all there was."""
     key: str = ""
-    """Only with a creation: the request's key. A context that this key made and that was removed since is not made again, by a
-    node that was paused and wakes with a request that was tried again elsewhere: REMOVED."""
+    """Of the request that created the context; only with a creation, and with the context's end, whose tombstone keeps it. A
+    context that this key made and that was removed since is not made again, by a node that was paused and wakes with a
+    request that was tried again elsewhere: REMOVED."""
 
 
 @dataclass(slots=True)

@@ -338,3 +338,13 @@ def test_what_earlier_builds_kept_is_still_read() -> None:
     again = KeyTable()
     again.load("w/w", table.dump("w/w"))
     assert again.find("w/8", "d8") == {"id": "x"}
+
+
+def test_the_key_of_the_first_change() -> None:
+    for key in ("any text", "writer/3"):
+        table = KeyTable()
+        assert table.first() is None
+        for seq, other in enumerate((key, "other", "writer/9", "writer2/1"), 1):
+            result = {"epoch": "e", "seq": seq, "id": "c"} if seq == 1 else {"epoch": "e", "seq": seq}
+            table.apply({"kind": "key", "key": other, "digest": "d", "result": result}, seq)
+        assert table.first() == key

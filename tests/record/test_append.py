@@ -496,7 +496,7 @@ async def test_the_request_that_made_a_removed_context_does_not_make_it_again(re
     first = Writer()
     await record.append([first.append(creation("ctx1", "E1"), key="k")])
     await first.catch_up(record)
-    await first.write(record, [{"kind": "closed", "reason": "removed"}])
+    await record.append([first.append([{"kind": "closed", "reason": "removed"}], key="k")])
     late = Writer(epoch="E2")
     [outcome] = await record.append([late.append(creation("ctx1", "E2"), key="k")])
     assert outcome.outcome is Outcome.REMOVED

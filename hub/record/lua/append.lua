@@ -9,13 +9,14 @@
 --         5    flags: c create, r create in place of what is there, x the changes close the context
 --         6-7  the entry's id, and the seq of its last change
 --         8    since: what a context that is written anew has all of, '' if it is not
---         9    the key of the request that creates, '' if it has none
+--         9    with c and x the key of the request that created it, '' if it has none: the tombstone keeps it
 --         10-  plain fields of the main hash, each followed by '=text', or '-' to take it away
 -- Answers for each context {outcome, flag, owner before, missed entries} or {'failed', reason}. The flag is 1 with missed
 -- entries if there are more of them; with 'appended' if another writer was stale since the last entry.
 local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
+local WANTED = cmsgpack.pack({1, true}) -- who reads a field that it does not know finds a packed one
 local FAREWELL = 8 -- entries that a tombstone keeps, for who follows the context and learns from them how it ended
 
 local function missed(stream, seq)
@@ -73,7 +74,7 @@ local function append(main, head, changes)
   elseif there[2] ~= last or there[3] ~= tip then
     local entries, more = missed(stream, tonumber(last))
     if changes ~= '' and not there[7] then
-      redis.pcall('HSET', main, 'wanted', '') -- a server that takes no writes now need not keep it
+      redis.pcall('HSET', main, 'wanted', WANTED) -- a server that takes no writes now need not keep it
     end
     return {'stale', more, owner, entries}
   end
@@ -84,8 +85,8 @@ local function append(main, head, changes)
   if closes then
     forget(main)
     redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', there[4] or epoch, 'closed', '')
-    if there[9] then
-      redis.call('HSET', main, 'made_by', there[9])
+    if key ~= '' then
+      redis.call('HSET', main, 'made_by', key)
     end
     redis.call('EXPIRE', main, TOMBSTONE)
     redis.call('XTRIM', stream, 'MAXLEN', FAREWELL)
@@ -93,10 +94,7 @@ local function append(main, head, changes)
   elseif creates then
     redis.call('HSET', main, 'epoch', epoch, 'last', new_last, 'tip', id, 'born', anew and born or epoch, 'mirrored', '0')
     if since ~= '' then
-      redis.call('HSET', main, 'since', since)
-    end
-    if key ~= '' then
-      redis.call('HSET', main, 'made_by', key)
+      redis.call('HSET', main, 'since', cmsgpack.pack({1, since}))
     end
   else
     redis.call('HSET', main, 'last', new_last, 'tip', id)
