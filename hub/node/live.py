@@ -85,6 +85,9 @@ class Watcher(Protocol):
     def answered(self, live: LiveContext, kept: bytes) -> None:
         """Requests were answered by changes that the record has: the ``kept`` ones, packed (hub/node/recent.py)."""
 
+    def take_answered(self, live: LiveContext) -> list[bytes]:
+        """What was given to ``answered`` not long ago, oldest first; it is not kept any more."""
+
     def gone(self, live: LiveContext, reason: str) -> None: ...
 
 
@@ -119,8 +122,6 @@ class LiveContext:
         """Whether it was given a new epoch because a client stood past its end."""
         self.yields = False
         """Whether another writer goes first once."""
-        self.recent: list[bytes] = []
-        """What was answered not long ago, append by append, as far as the node keeps it (hub/node/recent.py)."""
         self._watcher = watcher
         self._ids = ids
         self._in_flight: _InFlight | None = None
@@ -434,11 +435,10 @@ class LiveContext:
             kept_to = since.seq if since.epoch == before.epoch else inf
         lost = [
             request
-            for kept in self.recent
+            for kept in self._watcher.take_answered(self)
             for at, request in unpacked(kept)
             if at.epoch == before.epoch and (request.body.key is not None or at.seq > kept_to)
         ]
-        self.recent.clear()
         return lost
 
     def hand_over(self) -> list[Waiting]:

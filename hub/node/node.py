@@ -157,7 +157,10 @@ class Node:
                 told(live)
 
     def answered(self, live: LiveContext, kept: bytes) -> None:
-        self.recent.add(live.recent, kept, asyncio.get_running_loop().time())
+        self.recent.add(live.id, kept, asyncio.get_running_loop().time())
+
+    def take_answered(self, live: LiveContext) -> list[bytes]:
+        return self.recent.take(live.id)
 
     def changed(self, live: LiveContext, changes: Sequence[Change], *, own: bool) -> None:
         self.mirroring.changed(live, changes, own=own)
@@ -179,6 +182,7 @@ class Node:
         self.hearing.drop(live)
         self.mirroring.forget(live.id)
         self.trimming.forget(live.id)
+        self.recent.take(live.id)
         self.dispatch.forget(live.id)
 
     def _belongs(self, live: LiveContext) -> None:

@@ -6,7 +6,6 @@ than the appends themselves.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -18,7 +17,7 @@ from hub.core.requests import AnyBody, Author, Request, Role
 
 SECONDS: Final = 30.0
 """How long they are kept (RECORD.md, "The record lost something")."""
-_OVERHEAD: Final = 200
+_OVERHEAD: Final = 150
 """About what those of an append take besides their bytes."""
 
 
@@ -58,27 +57,47 @@ def unpacked(raw: bytes) -> Iterator[tuple[Position, Request]]:
 
 
 class Recent:
-    """Keeps them in the contexts' own lists, oldest first, within one budget: past that the oldest go early."""
+    """Keeps them by context, within one budget: past that those go early whose context was not written to for longest."""
 
     def __init__(self, most_bytes: int) -> None:
         """``most_bytes``: of all of them together; 0 keeps none."""
         self._most = most_bytes
         self._bytes = 0
-        self._order: deque[tuple[float, list[bytes], int]] = deque()  # since when, where, bytes
+        self._of: dict[
+            str, list[tuple[float, bytes]]
+        ] = {}  # since when, oldest first; the context written last is last
 
-    def add(self, there: list[bytes], raw: bytes, now: float) -> None:
-        """Keep those of one append in a context's list. ``now`` in seconds of any steady clock."""
-        there.append(raw)
-        size = len(raw) + _OVERHEAD
-        self._order.append((now, there, size))
-        self._bytes += size
-        self.expire(now)
+    def __contains__(self, context: str) -> bool:
+        """Whether anything of a context is kept."""
+        return context in self._of
+
+    def add(self, context: str, raw: bytes, now: float) -> None:
+        """Keep those of one append. ``now`` in seconds of any steady clock."""
+        kept = self._of.pop(context, None)
+        if kept is None:
+            kept = []
+        kept.append((now, raw))
+        self._of[context] = kept
+        self._bytes += len(raw) + _OVERHEAD
+        if kept[0][0] < now - SECONDS:
+            self._drop(context, kept, now)
+        while self._bytes > self._most and self._of:
+            first, oldest = next(iter(self._of.items()))
+            self._drop(first, oldest, oldest[0][0] + SECONDS + 1)
 
     def expire(self, now: float) -> None:
-        """Forget what is too old, or too much."""
-        order = self._order
-        while order and (order[0][0] < now - SECONDS or self._bytes > self._most):
-            _, there, size = order.popleft()
-            self._bytes -= size
-            if there:  # who appended them again has none left
-                del there[0]
+        """Forget what is too old."""
+        for context, kept in list(self._of.items()):
+            self._drop(context, kept, now)
+
+    def take(self, context: str) -> list[bytes]:
+        """What is kept of a context, oldest first; it is not kept any more."""
+        kept = self._of.pop(context, [])
+        self._bytes -= sum(len(raw) + _OVERHEAD for _, raw in kept)
+        return [raw for _, raw in kept]
+
+    def _drop(self, context: str, kept: list[tuple[float, bytes]], now: float) -> None:
+        while kept and kept[0][0] < now - SECONDS:
+            self._bytes -= len(kept.pop(0)[1]) + _OVERHEAD
+        if not kept:
+            del self._of[context]

@@ -83,6 +83,6 @@ class Sleeping:
             and self._contexts.live.get(live.id) is live
             and live.idle
             and live.audience.empty
-            and not live.recent  # what the record loses of it would be lost
+            and live.id not in self._recent  # what the record loses of it would be lost
             and not self._needed(live.id)
         )

@@ -43,26 +43,26 @@ def test_the_same_requests_come_out(answered: list[tuple[int, Request]]) -> None
         assert after.make_id() == before.make_id()
 
 
-def test_the_oldest_go_first_by_time_and_by_bytes() -> None:
-    recent, first, second = Recent(5_000), list[bytes](), list[bytes]()
-    recent.add(first, b"1", 0.0)
-    recent.add(second, b"2", 1.0)
-    recent.add(first, b"3", SECONDS + 0.5)
-    assert (first, second) == ([b"3"], [b"2"])
-    recent.add(second, b"x" * 4_000, SECONDS + 0.6)
-    recent.add(second, b"y" * 4_000, SECONDS + 0.7)
-    assert (first, second) == ([], [b"y" * 4_000])
-    recent.expire(3 * SECONDS)
-    assert second == []
+def test_they_go_by_time_and_by_bytes() -> None:
+    recent = Recent(5_000)
+    recent.add("first", b"1", 0.0)
+    recent.add("second", b"2", 1.0)
+    recent.add("first", b"3", SECONDS + 0.5)
+    assert "second" in recent
+    assert recent.take("first") == [b"3"]
+    assert recent.take("second") == [b"2"]
+    recent.add("first", b"x" * 4_000, 100.0)
+    recent.add("second", b"y" * 4_000, 100.1)
+    assert "first" not in recent
+    recent.add("second", b"z", 100.2)
+    recent.expire(100.2 + SECONDS)
+    assert recent.take("second") == [b"z"]
+    recent.add("third", b"w" * 4_000, 200.0)
+    assert recent.take("third") == [b"w" * 4_000], "what was taken counts no more"
 
 
-def test_with_no_budget_nothing_is_kept_and_a_list_that_was_emptied_is_no_trouble() -> None:
-    recent, there = Recent(0), list[bytes]()
-    recent.add(there, b"1", 0.0)
-    assert there == []
-    recent = Recent(1_000)
-    recent.add(there, b"1", 0.0)
-    there.clear()
-    recent.expire(100.0)
-    recent.add(there, b"2", 100.0)
-    assert there == [b"2"]
+def test_with_no_budget_nothing_is_kept() -> None:
+    recent = Recent(0)
+    recent.add("first", b"1", 0.0)
+    assert "first" not in recent
+    assert recent.take("first") == []

@@ -24,7 +24,7 @@ from socketio.exceptions import ConnectionError as Refused
 
 from hub.core.requests import Role
 from hub.node.asked import Asked
-from hub.node.node import Node
+from hub.node.listing import Listing
 from hub.node.settings import Settings
 from hub.record import memory
 from hub.server import sockets
@@ -179,16 +179,16 @@ async def test_failures_are_told_at_once_and_hurt_nobody(
     op, other = await people.operator(kind), await people.operator()
     await op.ok("context.create", id="c")
 
-    async def page(self: Node, *args: Any, **kwargs: Any) -> Any:
+    async def page(self: Listing, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("a fault in a task")
 
     async def get(self: Asked, body: Any) -> Any:
         raise KeyError("a fault at once")
 
-    def stamp(*args: Any) -> Any:
+    def stamp(*args: Any, **kwargs: Any) -> Any:
         raise ValueError("a fault before any task")
 
-    monkeypatch.setattr(Node, "page", page)
+    monkeypatch.setattr(Listing, "page", page)
     monkeypatch.setattr(Asked, "subscribe", get)
     cases: list[tuple[str, Any, str, str | None]] = [
         ("contexts.page", {}, "internal", "a fault in a task"),
