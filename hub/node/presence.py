@@ -137,6 +137,12 @@ class Presence:
             if not beat.info.get("ended")
         ]
 
+    async def look(self) -> list[dict[str, Any]]:
+        """The rows as the record has them now: one may have started a moment ago. While it is away, as they were."""
+        with contextlib.suppress(Unavailable):
+            await self._beat()
+        return self.rows()
+
     # hello
 
     async def say_hello(self) -> None:

@@ -143,7 +143,7 @@ class Http:
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes of the hub, for operators: ``{nodes: [{name, age, info}]}``, ``age`` in seconds since its last beat."""
         self._operator(request)
-        return web.json_response({"ok": True, "nodes": self._node.presence.rows()})
+        return web.json_response({"ok": True, "nodes": await self._node.presence.look()})
 
     async def drain(self, request: web.Request) -> web.Response:
         """Let a node end in order, for operators: ``POST {node?, seconds?}``, by default the node that is asked."""
@@ -152,7 +152,7 @@ class Http:
         if name is None or name == self._node.name:
             self._drain.ask(seconds)
             return web.json_response({"ok": True, "node": self._node.name})
-        there = [row["name"] for row in self._node.presence.rows()]
+        there = [row["name"] for row in await self._node.presence.look()]
         if name not in there:
             raise NotFound(f"there is no node {name!r}; there are: {', '.join(there)}")
         await self._node.tell_to_drain(name, seconds)
