@@ -242,7 +242,7 @@ class Dispatch:
         if live is None or self._runs.expects(live.id):  # in the second case the item comes again, in vain
             return
         agent = self._offers.agent_of(live.replica.state.document)
-        worker = None if self._draining else self._workers.pick(agent, live.id)
+        worker = self._workers.pick(agent, live.id)
         if agent != work.agent or self._draining or self._workers.pick(agent) is None:
             await self._offers.again(live.id, agent)  # it has another agent now, or nobody has room any more
             await self._record.done(work)
@@ -251,41 +251,47 @@ class Dispatch:
 
     async def _waiting(self, work: Work) -> LiveContext | None:
         """The context of an item, if it waits. Else the message may be on its way into the record: the item comes again,
-        until it is too old for that."""
-        live = await self._open(work.context)
-        if live is not None and waits(live.replica.state.document):
-            return live
-        if live is not None:
-            self._early[live.id] = work
-        if work.age > DROP_AFTER:
-            if live is not None:
-                await self._contexts.compare([live])  # perhaps this node has only not heard of the message
-                if self._early.pop(live.id, None) is None:
-                    return None  # it has: the run is being started
+        until it is too old for that. Raises Unavailable."""
+        id = work.context
+        self._early[id] = work  # who hears of the message now starts the run
+        try:
+            live = await self._open(id)
+            if live is not None and not waits(live.replica.state.document) and work.age > DROP_AFTER:
+                await self._contexts.compare([live])  # perhaps this node has only not heard of it
+        except BaseException:
+            self._early.pop(id, None)
+            raise
+        waiting = live is not None and waits(live.replica.state.document)
+        if live is not None and not waiting and work.age <= DROP_AFTER:
+            return None
+        in_hand = self._early.pop(id, None)
+        if waiting:
+            return live if in_hand is not None else None
+        if work.age > DROP_AFTER and (live is None or in_hand is not None):
             await self._record.done(work)
         return None
 
     async def _start_at(self, worker: Worker, live: LiveContext, work: Work) -> None:
         self._runs.hold(live.id, worker)
         self._runs.expect(live.id)
-        start = RunStart(
-            context=live.id, agent=work.agent, worker=worker.name, node=self._node, key=f"start/{work.item}"
-        )
+        key = f"start/{work.agent}/{work.item}"
+        start = RunStart(context=live.id, agent=work.agent, worker=worker.name, node=self._node, key=key)
         try:
             answer = await self._append_start(self._contexts.stamp(start, HUB))
         finally:
             self._runs.arrived(live.id)
         if not isinstance(answer, HubError):
-            self._runs.look(live.id)
             self._look_for_room(work.agent)
             self._background.run(self._hand_over(live, worker, answer))
         else:
             _log.info("context %s: no run started: %s", live.id, answer.message)
             if self._workers.holder(live.id) is worker:
                 self._runs.drop(live.id)
-            self._runs.look(live.id)
-            if answer.retryable:
-                return  # the item comes again
+        self._runs.look(live.id)
+        if isinstance(answer, HubError) and answer.retryable:
+            return  # the item comes again
+        if waits(live.replica.state.document):  # what the item had started was an earlier run
+            await self._offers.again(live.id, work.agent)
         await self._record.done(work)
 
     async def _append_start(self, request: Request) -> Answer:
@@ -307,6 +313,10 @@ class Dispatch:
             if self._workers.holder(live.id) is worker:  # it ended before it was handed over
                 self._runs.drop(live.id)
             self._runs.look(live.id)
+            return
+        if worker.gone:
+            message = "its worker went away before it was handed over"
+            await self._runs.ends.end(Missed.of(live.id, run), "interrupted", message, again=True)
             return
         payload = {
             "context": live.id,

@@ -26,6 +26,7 @@ class _InProcess:
     agent = ""
     name = "hub"
     capacity = 0
+    gone = False
 
     def covers(self, context: str) -> bool:
         return True

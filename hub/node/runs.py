@@ -66,6 +66,7 @@ class Runs:
 
     def gone(self, worker: Worker) -> None:
         """A worker went away. It may come back to its runs within the grace, here or at another node."""
+        worker.gone = True
         held = self.workers.remove(worker)
         self.on_room(worker.agent)
         for id in held:
@@ -88,7 +89,8 @@ class Runs:
             if error.retryable:
                 raise
             return False
-        self.hold(id, worker)
+        if not worker.gone:
+            self.hold(id, worker)
         self.look(id)
         return True
 

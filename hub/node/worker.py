@@ -19,6 +19,7 @@ class SessionWorker:
         self.name = name
         self.capacity = capacity
         self.covers = covers
+        self.gone = False
         self._call = call
 
     async def start(self, run: dict[str, Any]) -> dict[str, Any]:

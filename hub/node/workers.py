@@ -8,6 +8,9 @@ from typing import Any, Protocol
 class Worker(Protocol):
     """A process, or this one, that executes runs of one agent."""
 
+    gone: bool
+    """Whether it went away."""
+
     @property
     def agent(self) -> str: ...
 

@@ -31,7 +31,7 @@ from hub.node.node import Node
 from hub.node.settings import Settings
 from hub.record import memory_extras
 from hub.record.memory import MemoryRecord
-from hub.record.port import Appended
+from hub.record.port import Appended, Work
 from tests.node.support import ask, create, ok
 from tests.support import until
 
@@ -46,6 +46,7 @@ class Worker:
     """A worker that keeps what it is told."""
 
     agent = "bot"
+    gone = False
 
     def __init__(self, name: str, capacity: int = 1) -> None:
         self.name = name
@@ -308,6 +309,55 @@ async def test_a_start_whose_answer_is_lost_is_one_start(monkeypatch: pytest.Mon
         assert len(worker.runs) == 1
 
 
+async def test_a_worker_that_goes_while_its_run_starts_leaves_the_message_waiting(nodes: Nodes, a: Node) -> None:
+    await create(a, "c", agent="bot")
+    worker, other = Worker("w"), Worker("w2")
+    await a.dispatch.serve(worker, [])
+    append = nodes.record.append
+
+    async def goes(appends: Any) -> list[Appended]:
+        outcomes = await append(appends)
+        if not worker.gone and any("start/" in str(append.entry.changes) for append in appends):
+            a.dispatch.gone(worker)
+        return outcomes
+
+    nodes.record.append = goes  # type: ignore[method-assign]
+    await say(a)
+    await until(lambda: worker.gone)
+    await a.dispatch.serve(other, [])
+    await until(lambda: other.runs, seconds=SOON)
+    assert worker.runs == []
+    assert (other.runs[0]["attempt"], other.runs[0]["messages"][0]["text"]) == (2, "hello")
+
+
+async def test_an_item_that_comes_again_after_its_run_starts_the_next_one(nodes: Nodes, a: Node) -> None:
+    """It could not be forgotten when its run began, and says nothing of the messages since."""
+    await create(a, "c", agent="bot")
+    worker = Worker("w")
+    await a.dispatch.serve(worker, [])
+    work: list[Work] = []
+    take = nodes.record.take
+
+    async def keep(agent: str, node: str, wait: float) -> Work | None:
+        item = await take(agent, node, wait)
+        work.extend([item] if item is not None else [])
+        return item
+
+    nodes.record.take = keep  # type: ignore[method-assign]
+    await say(a)
+    await until(lambda: worker.runs)
+    await set_status(a, ref_of(worker.runs[0]), "finished")
+    a.dispatch.draining = True
+    await say(a, "next")
+    a.dispatch.draining = False
+    inside: Any = a.dispatch
+    inside._early.clear()
+    nodes.record._work._items.clear()
+    await inside._start(work[0])
+    await until(lambda: len(worker.runs) == 2, seconds=SOON)
+    assert worker.runs[1]["messages"][0]["text"] == "next"
+
+
 async def test_an_offer_that_the_record_did_not_take_is_made_again(nodes: Nodes, a: Node) -> None:
     """Behind the end of a run nobody asks again."""
     worker = Worker("w")
@@ -416,23 +466,35 @@ async def test_an_end_that_names_the_node_before_does_not_end_what_moved(nodes: 
     await until(lambda: (a.contexts.live["c"].replica.state.document["run"]["node"]) == "b")
 
 
+async def open_run(node: Node, worker: Worker) -> RunRef:
+    """A run of a worker's own, always asked for by the same request."""
+    body: AnyBody = RunOpen(context="c", key="w/1")
+    live = await node.contexts.open("c")
+    await node.dispatch.expect("c")
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(given: Any) -> None:
+        node.dispatch.opened("c", given, worker)
+        answer.set_result(given)
+
+    node.contexts.submit(live, node.contexts.stamp(body, BOT, node=node.name), done)
+    return RunRef(**(await answer)["run"])
+
+
+async def test_a_worker_that_goes_while_its_own_run_moves_is_missed(nodes: Nodes, a: Node, b: Node) -> None:
+    await create(a, "c", agent="bot")
+    first, second = Worker("w1", 0), Worker("w2", 0)
+    await open_run(a, first)
+    await open_run(b, second)
+    b.dispatch.gone(second)
+    await run_is(a, "running", "b")
+    assert "went away" in (await run_is(a, "interrupted", "b"))["error"]
+    assert (a.dispatch.runs, b.dispatch.runs) == (0, 0)
+
+
 async def test_a_run_of_ones_own_that_is_asked_for_again_elsewhere(nodes: Nodes, a: Node, b: Node) -> None:
     """The answer was lost with the first node's connection: the same request gives the same run, at the other node."""
     await create(a, "c", agent="bot")
-
-    async def open_run(node: Node, worker: Worker) -> RunRef:
-        body: AnyBody = RunOpen(context="c", key="w/1")
-        live = await node.contexts.open("c")
-        await node.dispatch.expect("c")
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def done(given: Any) -> None:
-            node.dispatch.opened("c", given, worker)
-            answer.set_result(given)
-
-        node.contexts.submit(live, node.contexts.stamp(body, BOT, node=node.name), done)
-        return RunRef(**(await answer)["run"])
-
     first, second = Worker("w1", 0), Worker("w2", 0)
     ref = await open_run(a, first)
     assert (await run_is(b, "running", "a"))["worker"] == "bot"
