@@ -259,7 +259,12 @@ async def test_the_same_error_everywhere(people: People, ways: dict[str, Way]) -
     assert await op.ok("context.get", context="c") == before
     for way, put in ways.items():
         assert await put.put(way) is None
-        assert (await op.ok("context.get", context="c"))["document"]["state"] == {"k": way}
+
+        async def is_there(way: str = way) -> bool:  # another node hears of it a moment later
+            state: dict[str, Any] = (await op.ok("context.get", context="c"))["document"]["state"]
+            return state == {"k": way}
+
+        await until(is_there)
 
 
 async def test_levels(people: People, ways: dict[str, Way]) -> None:
