@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -86,8 +87,17 @@ class Load:
 
     @property
     def files(self) -> int:
-        """Files and sockets that the hub has open."""
-        return len(os.listdir(f"/proc/{self.hub.pid}/fd"))
+        """Connections of clients that the hub has open, by descriptor: those to the record come and go."""
+        tcp = {
+            line.split()[9]
+            for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+        }
+        count = 0
+        for file in os.listdir(f"/proc/{self.hub.pid}/fd"):
+            with contextlib.suppress(OSError):
+                count += os.readlink(f"/proc/{self.hub.pid}/fd/{file}").removeprefix("socket:[").rstrip("]") in tcp
+        return count
 
     def to_record(self) -> int:
         """Bytes that the embedded server was sent since it started."""
