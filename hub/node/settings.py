@@ -40,7 +40,7 @@ class Settings:
     ring_bytes: int = 67_108_864
     """Bytes of changes that are kept ready for those who come back, of all contexts together; in each at most 512 changes or
     256 KiB."""
-    recent_bytes: int = 4_194_304
+    recent_bytes: int = 1_048_576
     """Bytes of requests that are kept for 30 s after their answer, of all contexts together: what the record loses is
     appended again from them."""
     requests_per_second: float = 5_000.0
