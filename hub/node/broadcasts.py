@@ -12,7 +12,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from hub.core.requests import Apply, LogAdd
 from hub.node.contexts import GROUP, WAIT, Contexts
 from hub.node.live import Answer
 from hub.node.rights import HUB, covers
-from hub.node.tasks import RETRY, Background, Upkeep
+from hub.node.tasks import Background, Upkeep, until_answered
 from hub.record.port import Record
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ OTHERS_SECONDS: Final = 2.0
 """How long the other nodes may take to say how many of their contexts took a broadcast."""
 REMEMBERED: Final = 1_000
 """Broadcasts of which is known what became of them, for those that ask again."""
-T = TypeVar("T")
 
 
 class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,13 +151,14 @@ class Broadcasts:
         broadcast = Broadcast(id=id, op=op, ctx=ctx)
         there = self._applied.get(id)
         if there is None:
-            await _patiently(lambda: self._record.add_broadcast(msgspec.to_builtins(broadcast)))
+            await until_answered(lambda: self._record.add_broadcast(msgspec.to_builtins(broadcast)), WAIT)
         else:
             _check_same(there, broadcast)
         name, question = secrets.token_hex(6), _Question(self._others())
         self._questions[name] = question
         try:
-            await _patiently(lambda: self._tell({"kind": "broadcast", "id": id, "question": name, "node": self._node}))
+            asks = {"kind": "broadcast", "id": id, "question": name, "node": self._node}
+            await until_answered(lambda: self._tell(asks), WAIT)
             until = asyncio.get_running_loop().time() + OTHERS_SECONDS
             applied = await self._applied_here(id)
             _check_same(applied, broadcast)
@@ -239,16 +239,3 @@ def _check_same(applied: _Applied, broadcast: Broadcast) -> None:
     """Raises KeyReused."""
     if applied.digest != broadcast.digest:
         raise KeyReused("that key was used for another broadcast; use a new key")
-
-
-async def _patiently(ask: Callable[[], Awaitable[T]]) -> T:
-    """What the record answers; while it is away it is asked again, as long as a request may wait. Raises Unavailable."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + WAIT
-    while True:
-        try:
-            return await ask()
-        except Unavailable:
-            if loop.time() + RETRY >= until:
-                raise
-            await asyncio.sleep(RETRY)

@@ -205,7 +205,7 @@ class Contexts:
             for id in await self._record.differ([(id, at, tip) for id, (_, at, tip) in ends.items()]):
                 live, at, tip = ends[id]
                 if live.closed is None and (live.replica.position, live.tip) == (at, tip):  # else it went on meanwhile
-                    live.unseen = live.unseen or self._now() - self._compared_at > UNSEEN
+                    live.unseen = self._may_be_removed(live)
                     doubts.append(self.doubt(live))
         if doubts:
             await asyncio.wait(doubts, timeout=WAIT)  # one that cannot be read must not hold up the others

@@ -15,15 +15,13 @@ from hub.core.changes import RecordEntry
 from hub.core.errors import Unavailable
 from hub.node.contexts import Contexts
 from hub.node.live import LiveContext
-from hub.node.tasks import end_tasks
+from hub.node.tasks import Upkeep
 from hub.record.port import Record, RowTold
 
 _log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 10.0
 """How long another node waits at most until this one follows all its contexts."""
-RETRY = 0.2
-"""Seconds until ends are compared again, while the record is away."""
 
 
 class Hearing:
@@ -41,19 +39,16 @@ class Hearing:
         self._company = False
         self._new: dict[LiveContext, None] = {}  # confirmed, and not compared yet
         self._uncertain: set[str] = set()  # followed, and not confirmed and compared yet
-        self._wanted = asyncio.Event()
         self._compared = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._comparing = Upkeep("comparing contexts that are followed now", self._compare_new)
         self._deaf_since: float | None = None
 
     async def start(self) -> None:
         """Raises Unavailable."""
         await self._following.start()
-        self._task = asyncio.create_task(self._compare_new(), name="follow")
 
     async def close(self) -> None:
-        if self._task is not None:
-            await end_tasks([self._task])
+        await self._comparing.end()
         await self._following.close()
 
     @property
@@ -125,7 +120,7 @@ class Hearing:
                 self._following.drop(context)
             return
         self._new[live] = None
-        self._wanted.set()
+        self._comparing.call()
 
     def appended(self, context: str, epoch: str, last: int, entry: RecordEntry | None) -> None:
         live = self._contexts.live.get(context)
@@ -152,17 +147,13 @@ class Hearing:
             again()
 
     async def _compare_new(self) -> None:
-        while True:
-            await self._wanted.wait()
-            self._wanted.clear()
-            lives, self._new = list(self._new), {}
-            try:
-                await self._contexts.compare(lives)
-            except Unavailable:
-                self._new = dict.fromkeys(live for live in lives if live.closed is None) | self._new
-                self._wanted.set()
-                await asyncio.sleep(RETRY)
-            except Exception:
-                _log.exception("comparing contexts that are followed now")
-            self._uncertain -= {live.id for live in lives} - {live.id for live in self._new}
+        """Compare the ends of contexts that are followed since the last time. Raises Unavailable."""
+        lives, self._new = self._new, {}
+        try:
+            await self._contexts.compare(lives)
+        except Unavailable:
+            self._new = lives | self._new
+            raise
+        finally:
+            self._uncertain -= {live.id for live in lives.keys() - self._new.keys()}
             self._compared.set()

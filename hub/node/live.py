@@ -433,13 +433,12 @@ class LiveContext:
         if loaded.since:
             since = Position.parse(loaded.since)
             kept_to = since.seq if since.epoch == before.epoch else inf
-        lost = [
+        return [
             request
             for kept in self._watcher.take_answered(self)
             for at, request in unpacked(kept)
             if at.epoch == before.epoch and (request.body.key is not None or at.seq > kept_to)
         ]
-        return lost
 
     def hand_over(self) -> list[Waiting]:
         """Everything that waits, unanswered, for another copy of this context to take."""

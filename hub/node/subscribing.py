@@ -81,8 +81,7 @@ class Subscribing:
                 reply = {"epoch": epoch, "seq": seq, "recovered": True}
                 if replay.nothing_missed:
                     if not viewer.patch and live.audience.owes_snapshot:
-                        whole = live.audience.get_reply(outbox.variant, private=False)
-                        reply["document"] = whole["document"]
+                        reply |= live.audience.get_reply(outbox.variant, private=False)
                     live.audience.join(outbox, viewer)
                     return reply, nothing
                 live.audience.enter(replay)

@@ -43,7 +43,6 @@ class RedisRecord:
     async def start(self) -> None:
         try:
             self._durability = await check_server(self._connection, self._progress)
-            await self.differ([("-", Position("-", 0), "-")])  # its connection is there before anybody counts
         except StartError:
             await self._connection.close()
             raise

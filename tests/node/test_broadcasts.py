@@ -16,6 +16,7 @@ from hub.core.errors import KeyReused, Overloaded, Unavailable, UnknownType
 from hub.core.requests import LogAdd, Remove
 from hub.node import broadcasts as module
 from hub.node import live as live_module
+from hub.node import tasks as tasks_module
 from hub.node.node import Node
 from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
@@ -146,7 +147,7 @@ class Flaky(MemoryRecord):
 
 @pytest.mark.parametrize("keeps", [False, True])
 async def test_a_record_that_is_away_for_a_moment(monkeypatch: pytest.MonkeyPatch, keeps: bool) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.01)
+    monkeypatch.setattr(tasks_module, "RETRY", 0.01)
     record = Flaky()
     record.keeps = keeps
     async with node_on(record) as node:
@@ -157,7 +158,7 @@ async def test_a_record_that_is_away_for_a_moment(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_record_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETRY", 0.01)
+    monkeypatch.setattr(tasks_module, "RETRY", 0.01)
     monkeypatch.setattr(module, "WAIT", 0.1)
     record = Flaky()
     async with node_on(record) as node:
