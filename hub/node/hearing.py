@@ -82,8 +82,8 @@ class Hearing:
         self._new.pop(live, None)
         if live.id in self._followed and self._contexts.live.get(live.id) in (None, live):
             self._followed.discard(live.id)
-            self._uncertain.discard(live.id)
             self._following.drop(live.id)
+            self._certain({live.id})
 
     def _follow(self, ids: list[str]) -> None:
         self._followed.update(ids)
@@ -109,7 +109,7 @@ class Hearing:
         for id in self._followed:
             self._following.drop(id)
         self._followed.clear()
-        self._uncertain.clear()
+        self._certain(self._uncertain)
 
     # the Follower
 
@@ -155,5 +155,9 @@ class Hearing:
             self._new = lives | self._new
             raise
         finally:
-            self._uncertain -= {live.id for live in lives.keys() - self._new.keys()}
-            self._compared.set()
+            self._certain({live.id for live in lives.keys() - self._new.keys()})
+
+    def _certain(self, ids: set[str]) -> None:
+        """Nobody has to wait for these contexts: they were compared, or are not followed any more."""
+        self._uncertain = self._uncertain - ids
+        self._compared.set()

@@ -18,6 +18,7 @@ from hub.node import contexts as contexts_module
 from hub.node.live import LiveContext
 from hub.node.node import Node
 from hub.record.connection import Connection
+from hub.record.memory import MemoryRecord
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
 from hub.wire.messages import From, Subscribe
@@ -94,6 +95,22 @@ async def test_a_large_change_is_read_from_the_record(pair: tuple[Node, Node]) -
     await until(lambda: not second.lag)
     await ok(first, push("x" * 400_000))
     await until(lambda: positions(outbox) == [2])
+
+
+@pytest.mark.parametrize("goes", ["the other node", "the context"])
+async def test_nobody_waits_for_what_is_not_followed_any_more(goes: str) -> None:
+    """A node that shows up is answered once all contexts are followed, or need not be."""
+    async with node_on(MemoryRecord()) as node:
+        await create(node)
+        hearing: Any = node.hearing
+        hearing._following.add = lambda contexts: None  # no confirmation comes
+        waiting = asyncio.create_task(node.hearing.follow_all())
+        await until(lambda: hearing._uncertain)
+        if goes == "the context":
+            await ok(node, Remove(context="c"))
+        else:
+            node.hearing.alone()
+        await asyncio.wait_for(waiting, 5)
 
 
 async def test_a_message_that_was_lost_is_noticed_without_another_one(
