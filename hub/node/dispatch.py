@@ -244,7 +244,7 @@ class Dispatch:
         agent = self._offers.agent_of(live.replica.state.document)
         worker = self._workers.pick(agent, live.id)
         if agent != work.agent or self._draining or self._workers.pick(agent) is None:
-            await self._offers.again(live.id, agent)  # it has another agent now, or nobody has room any more
+            await self._offers.offer(live.id, agent)  # it has another agent now, or nobody has room any more
             await self._record.done(work)
         elif worker is not None:  # else nobody of those with room may be given it; the item comes again
             await self._start_at(worker, live, work)
@@ -252,22 +252,22 @@ class Dispatch:
     async def _waiting(self, work: Work) -> LiveContext | None:
         """The context of an item, if it waits. Else the message may be on its way into the record: the item comes again,
         until it is too old for that. Raises Unavailable."""
-        id = work.context
-        self._early[id] = work  # who hears of the message now starts the run
+        id, is_old = work.context, work.age > DROP_AFTER
+        self._early[id] = work  # from now on the message, when this node hears of it, starts the run
         try:
             live = await self._open(id)
-            if live is not None and not waits(live.replica.state.document) and work.age > DROP_AFTER:
-                await self._contexts.compare([live])  # perhaps this node has only not heard of it
+            if is_old and live is not None and not waits(live.replica.state.document):
+                await self._contexts.compare([live])  # perhaps it has only not heard of it
         except BaseException:
             self._early.pop(id, None)
             raise
-        waiting = live is not None and waits(live.replica.state.document)
-        if live is not None and not waiting and work.age <= DROP_AFTER:
+        is_waiting = live is not None and waits(live.replica.state.document)
+        if live is not None and not is_waiting and not is_old:
             return None
-        in_hand = self._early.pop(id, None)
-        if waiting:
-            return live if in_hand is not None else None
-        if work.age > DROP_AFTER and (live is None or in_hand is not None):
+        is_new = self._early.pop(id, None) is not None  # else its run is being started already
+        if is_waiting:
+            return live if is_new else None
+        if is_old and is_new:
             await self._record.done(work)
         return None
 
@@ -291,7 +291,7 @@ class Dispatch:
         if isinstance(answer, HubError) and answer.retryable:
             return  # the item comes again
         if waits(live.replica.state.document):  # what the item had started was an earlier run
-            await self._offers.again(live.id, work.agent)
+            await self._offers.offer(live.id, work.agent)
         await self._record.done(work)
 
     async def _append_start(self, request: Request) -> Answer:

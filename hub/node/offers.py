@@ -52,7 +52,7 @@ class Offers:
         """Offer a context that is about to get a message, so that a crash in between cannot lose it. Raises Unavailable."""
         agent = self.agent_of(live.replica.state.document)
         if not self._stands(live.id, agent):
-            await self._offer(live.id, agent)
+            await self.offer(live.id, agent)
 
     def look(self, live: LiveContext, *, own: bool) -> None:
         """Offer a context that waits; ``own``: because of what this node did. Else the one that did it offers it."""
@@ -66,10 +66,6 @@ class Offers:
         elif own:
             self._background.run(self._offer_until_heard(live, agent))
 
-    async def again(self, id: str, agent: str) -> None:
-        """Put a context at the end of the line. Raises Unavailable."""
-        await self._offer(id, agent)
-
     def forget(self, id: str) -> None:
         """Whether there is an item is not known any more."""
         self._made.pop(id, None)
@@ -81,12 +77,13 @@ class Offers:
     async def _offer_until_heard(self, live: LiveContext, agent: str) -> None:
         while live.closed is None and waits(live.replica.state.document) and not self._stands(live.id, agent):
             try:
-                await self._offer(live.id, agent)
+                await self.offer(live.id, agent)
             except Unavailable:
                 await asyncio.sleep(RETRY)
         self.look(live, own=False)
 
-    async def _offer(self, id: str, agent: str) -> None:
+    async def offer(self, id: str, agent: str) -> None:
+        """Put a context at the end of the line. Raises Unavailable."""
         offer = self._made[id] = _Offer(agent, asyncio.get_running_loop().time() + AHEAD)
         try:
             await self._record.offer(agent, id)

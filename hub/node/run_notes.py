@@ -7,6 +7,9 @@ import asyncio
 from hub.node.tasks import Upkeep
 from hub.record.port import Record
 
+CLOSE_SECONDS = 1.0
+"""How long the end of a node waits for its notes to be right."""
+
 
 class RunNotes:
     """Noted first, and let go later: a note too many costs a look at a context, one too few leaves a run to nobody."""
@@ -15,11 +18,14 @@ class RunNotes:
         self._record = record
         self._node = node
         self._wanted: set[str] = set()
-        self._noted: set[str] = set()  # what the record has, or may have
+        self._noted: dict[str, bool] = {}  # what the record may have, and whether it has it for sure
         self._turn = asyncio.Lock()  # two commands about one context could overtake each other
         self._tidying = Upkeep("notes of runs", self._tidy)
 
     async def close(self) -> None:
+        """What is left is what this node leaves behind."""
+        if self._noted.keys() - self._wanted:
+            await asyncio.wait([self._tidying.call()], timeout=CLOSE_SECONDS)
         await self._tidying.end()
 
     async def hold(self, id: str) -> None:
@@ -28,7 +34,6 @@ class RunNotes:
         try:
             await self._hold(id)
         except BaseException:
-            self._noted.add(id)
             self.let(id)
             raise
 
@@ -45,20 +50,22 @@ class RunNotes:
 
     def again(self) -> None:
         """Others may have taken this node for dead, and forgotten its notes."""
-        self._noted -= self._wanted
+        self._noted = dict.fromkeys(self._noted, False)
         self._tidying.call()
 
     async def _hold(self, id: str) -> None:
         async with self._turn:
-            if id not in self._noted:
+            if not self._noted.get(id):
+                self._noted[id] = False
                 await self._record.hold_run(self._node, id)
-                self._noted.add(id)
+                self._noted[id] = True
 
     async def _tidy(self) -> None:
-        for id in self._noted - self._wanted:
+        for id in self._noted.keys() - self._wanted:
             async with self._turn:
                 if id not in self._wanted:
+                    self._noted[id] = False
                     await self._record.let_run(self._node, id)
-                    self._noted.discard(id)
-        for id in self._wanted - self._noted:
+                    del self._noted[id]
+        for id in [id for id in self._wanted if not self._noted.get(id)]:
             await self._hold(id)

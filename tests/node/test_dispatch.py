@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from hub.node.node import Node
 from hub.node.settings import Settings
 from hub.record import memory_extras
 from hub.record.memory import MemoryRecord
-from hub.record.port import Appended, Work
+from hub.record.port import Appended, Beat, Work
 from tests.node.support import ask, create, ok
 from tests.support import until
 
@@ -72,9 +72,26 @@ class Nodes:
     def __init__(self, record: MemoryRecord, stack: AsyncExitStack) -> None:
         self.record = record
         self._stack = stack
+        self._asleep: set[str] = set()
+        self._beat = record.beat
+        record.beat = self._beat_if_awake  # type: ignore[method-assign]
 
-    async def join(self, name: str) -> Node:
-        node = Node(self.record, Settings(run_grace=GRACE, stop_grace=GRACE), name=name)
+    async def _beat_if_awake(self, node: str, info: dict[str, Any]) -> dict[str, Beat]:
+        if node in self._asleep:
+            raise Unavailable("asleep")
+        return await self._beat(node, info)
+
+    @contextmanager
+    def no_beats(self, *names: str) -> Iterator[None]:
+        """Let nodes show no beats for as long as the block lasts."""
+        self._asleep.update(names)
+        try:
+            yield
+        finally:
+            self._asleep.difference_update(names)
+
+    async def join(self, name: str, grace: float = GRACE) -> Node:
+        node = Node(self.record, Settings(run_grace=grace, stop_grace=GRACE), name=name)
         presence: Any = node.presence
         presence._every, presence._dead_after, presence._late = 0.03, DEAD, 0.2
         await node.start()
@@ -271,8 +288,9 @@ async def test_a_node_that_drains_starts_nothing(nodes: Nodes, a: Node, b: Node)
     await create(a, "c", agent="bot")
     here, there = Worker("wa"), Worker("wb")
     await a.dispatch.serve(here, [])
+    await until(lambda: nodes.record._work._waiting["bot"], "that it takes already")
     a.dispatch.draining = True
-    await say(a)  # it may be taking already
+    await say(a)
     await b.dispatch.serve(there, [])
     await until(lambda: there.runs, seconds=SOON)
     assert here.runs == []
@@ -423,6 +441,7 @@ async def test_the_same_worker_at_another_node_is_not_told_to_stop(nodes: Nodes,
     ref = await started(a, worker)
     await b.dispatch.serve(worker, [("c", ref)])
     await until(lambda: a.dispatch.runs == 0)
+    await say(a, context="c")  # what it was told would have come before this is done
     assert worker.orders == []
 
 
@@ -695,21 +714,13 @@ async def test_a_node_that_comes_back_under_its_name_finds_its_runs(nodes: Nodes
     await notes(nodes, again, [])
 
 
-async def test_a_node_that_was_taken_for_dead_notes_its_runs_again(nodes: Nodes, a: Node, b: Node) -> None:
+async def test_a_node_that_was_taken_for_dead_loses_its_runs_and_goes_on(nodes: Nodes, a: Node, b: Node) -> None:
     await create(a, "c", agent="bot")
     worker = Worker("w")
     await started(a, worker)
-    beat, asleep = nodes.record.beat, True
-
-    async def sleeping(node: str, info: dict[str, Any]) -> Any:
-        if node == "a" and asleep:
-            raise Unavailable("away")
-        return await beat(node, info)
-
-    nodes.record.beat = sleeping  # type: ignore[method-assign]
-    await run_is(b, "interrupted")
-    await until(lambda: b.presence.alone)
-    asleep = False
+    with nodes.no_beats("a"):
+        await run_is(b, "interrupted")
+        await until(lambda: b.presence.alone)
     await until(lambda: b.presence.others == ["a"])
     await until(lambda: a.dispatch.runs == 0, "that it heard of the end of its run")
     await until(lambda: worker.orders, "its late worker being told")
@@ -717,6 +728,88 @@ async def test_a_node_that_was_taken_for_dead_notes_its_runs_again(nodes: Nodes,
     await say(a, context="d")
     await until(lambda: len(worker.runs) == 2)
     await notes(nodes, a, ["d"])
+
+
+async def test_a_node_that_was_taken_for_dead_keeps_the_run_if_it_is_back_in_time(nodes: Nodes, a: Node) -> None:
+    """All the same its notes were forgotten: it makes them again."""
+    b = await nodes.join("b", grace=2.0)
+    await create(a, "c", agent="bot")
+    worker = Worker("w")
+    await started(a, worker)
+    with nodes.no_beats("a"):
+        await until(lambda: b.dispatch.needs("c"), "that its worker is missed")
+        await notes(nodes, a, [])
+    await notes(nodes, a, ["c"])
+    await until(lambda: b.presence.others == ["a"])
+    await asyncio.sleep(2.0)
+    run = active_run(await document(b))
+    assert run is not None
+    assert run["node"] == "a"
+    assert worker.orders == []
+    assert not b.dispatch.needs("c")
+
+
+async def test_who_does_not_know_who_lives_ends_nothing(nodes: Nodes, a: Node, b: Node) -> None:
+    """The grace is over while this node cannot reach the record itself, and the other one is back by then."""
+    await create(a, "c", agent="bot")
+    await started(a, Worker("w"))
+    with nodes.no_beats("a"):
+        await until(lambda: b.dispatch.needs("c"), "that its worker is missed")
+        nodes._asleep.add("b")
+        await until(lambda: not b.presence.sure)
+        await asyncio.sleep(GRACE)
+    await asyncio.sleep(0.2)
+    nodes._asleep.clear()
+    await until(lambda: b.presence.others == ["a"])
+    await asyncio.sleep(2 * GRACE)
+    run = active_run(await document(b))
+    assert run is not None
+    assert run["node"] == "a"
+    assert not b.dispatch.needs("c")
+
+
+async def test_contexts_of_nodes_that_live_are_not_opened(nodes: Nodes, a: Node, b: Node) -> None:
+    await create(b, "here", agent="bot")
+    await create(b, "left", agent="bot")
+    worker = Worker("w")
+    await b.dispatch.serve(worker, [])
+    await say(b, context="here")
+    await until(lambda: worker.runs)
+    await b.mirroring.settle(["here", "left"])
+    inside: Any = a.dispatch
+    await inside._left_behind.call()
+    assert not a.contexts.live
+    await nodes.record.let_run("b", "here")  # nobody says that it is looked after
+    await inside._left_behind.call()
+    assert list(a.contexts.live) == ["here"]
+
+
+async def test_two_items_of_one_context_start_one_run(nodes: Nodes, a: Node) -> None:
+    await create(a, "c", agent="bot")
+    await ok(a, Message(context="c", text="hello"))
+    await until(lambda: nodes.record._work._items["bot"])
+    nodes.record._work._items.clear()
+    workers = [Worker(f"w{n}") for n in range(2)]
+    for worker in workers:
+        await a.dispatch.serve(worker, [])
+    inside: Any = a.dispatch
+    await asyncio.gather(*(inside._start(Work("bot", f"{n}", "c")) for n in range(2)))
+    await until(lambda: sum(len(worker.runs) for worker in workers) == 1)
+    assert a.dispatch.runs == 1
+    await asyncio.sleep(2 * GRACE)
+    assert active_run(await document(a))
+
+
+async def test_a_context_is_not_offered_with_each_of_its_messages(
+    nodes: Nodes, a: Node, b: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offers_module, "AHEAD", 0.05)
+    await create(a, "c", agent="bot")
+    for n in range(4):
+        await say(a, f"{n}")
+        await asyncio.sleep(0.06)  # beyond the time for which an offer is good without a message
+        await ok(a, Update(context="c", name=f"{n}"))
+    assert len(nodes.record._work._items["bot"]) == 1
 
 
 async def test_runs_of_nodes_that_nobody_knows_are_found_at_the_start(nodes: Nodes, a: Node) -> None:

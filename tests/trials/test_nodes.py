@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 import hub as library
@@ -267,8 +268,7 @@ async def test_a_run_outlives_its_node(nodes: Nodes, viewers: Viewers) -> None:
             await ctx.flush()
 
         serving = asyncio.create_task(agent.serve())
-        await until(lambda: client.connection.up)
-        serves = [await _serves(node.url) for node in nodes.all].index(True)
+        serves = await until(lambda: _serving(nodes), "a node that knows of the agent") - 1
         other = viewers.ops[1 - serves]
         await other.ok("message", context="c", text="work")
         await asyncio.wait_for(began.wait(), 20)
@@ -288,11 +288,14 @@ async def test_a_run_outlives_its_node(nodes: Nodes, viewers: Viewers) -> None:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _serves(url: str) -> bool:
-    import aiohttp
-
-    async with aiohttp.ClientSession() as web, web.get(f"{url}/healthz") as answer:
-        return "bot" in (await answer.json())["agents"]
+async def _serving(nodes: Nodes) -> int:
+    """Which node the agent is served at, counted from 1; 0: none yet."""
+    async with aiohttp.ClientSession() as web:
+        for number, node in enumerate(nodes.all, 1):
+            async with web.get(f"{node.url}/healthz") as answer:
+                if "bot" in (await answer.json())["agents"]:
+                    return number
+    return 0
 
 
 @pytest.mark.long
@@ -312,6 +315,36 @@ async def test_a_run_whose_node_and_worker_die(nodes: Nodes, viewers: Viewers) -
     await other.refused("apply", "run_lost", context="c", ops=[], run=run["run"])
     await other.ok("agent.serve", agent="bot", capacity=1)
     assert (await other.next("run.start"))["messages"][0]["text"] == "more"
+
+
+@pytest.mark.long
+async def test_a_node_that_slept_has_lost_its_runs(nodes: Nodes, viewers: Viewers) -> None:
+    """It is taken for dead. When it wakes, its late worker is refused and told, and gets the next run."""
+    worker, op = await viewers.client(0), viewers.ops[1]
+    await worker.ok("agent.serve", agent="bot", capacity=1)
+    await op.ok("message", context="c", text="work")
+    run = (await worker.next("run.start"))["run"]
+    await worker.ok("apply", context="c", ops=[{"op": "run.set", "status": "running"}], run=run)
+    ops = [{"op": "log.add", "type": "info", "content": "late"}]
+    began = time.monotonic()
+    with hanging(nodes.all[0].pid):
+        request = {"context": "c", "ops": ops, "run": run, "key": "w/1"}
+        late = asyncio.create_task(worker.call("apply", request, seconds=60))
+        await op.ok("subscribe", topic="context:c")
+        await op.next("snapshot", lambda event: event["document"]["run"]["status"] == "interrupted", 40)
+        assert time.monotonic() - began < 25
+        await asyncio.sleep(max(0.0, began + 25 - time.monotonic()))
+    assert (await late)["error"]["code"] in ("run_lost", "unavailable")
+    await worker.refused("apply", "run_lost", context="c", ops=ops, run=run, key="w/1")
+    order = await worker.next("run.control")
+    assert (order["action"], order["run"]) == ("stop", run)
+    await op.ok("message", context="c", text="next")
+    await worker.next("run.start", lambda start: start["messages"][0]["text"] == "next")
+    truth = await viewers.truth("c")
+    assert [entry["content"] for entry in truth["entries"]] == ["work", "next"]
+    for node in nodes.all:
+        assert len(node.json("nodes")["nodes"]) == 2
+    await viewers.converge()
 
 
 async def test_a_node_that_comes_hears_of_everything(nodes: Nodes, viewers: Viewers) -> None:
