@@ -65,6 +65,12 @@ class Asked:
         check_sees(self.identity, id, live.replica.state.document)
         return live
 
+    async def _open_anew(self, id: str) -> LiveContext:
+        """The same for somebody who knows nothing of it yet: it has all that other nodes have shown."""
+        live = await self.open(id)
+        await self.node.hearing.catch_up(live)
+        return live if self.node.contexts.live.get(id) is live else await self.open(id)
+
     # reading
 
     @property
@@ -72,7 +78,7 @@ class Asked:
         return self.identity.role in (Role.AGENT, Role.OPERATOR)
 
     async def _context_get(self, body: wire.ContextGet) -> dict[str, Any]:
-        live = await self.open(body.context)
+        live = await self._open_anew(body.context)
         await room_for_more(self._outbox)
         return live.audience.get_reply(self._outbox.variant, private=self._private)
 
@@ -130,7 +136,7 @@ class Asked:
             raise NotFound(f"no context {id!r} that you may see") from None
         viewer = Viewer(patch=body.deliver == "patch", private=self._private, sees=partial(self.identity.sees, id))
         while True:
-            live = await self.open(id)
+            live = await (self._open_anew(id) if body.from_ is None else self.open(id))
             self._check_open()
             if body.topic not in self._topics:
                 raise InvalidRequest(f"topic {body.topic!r} was unsubscribed before it was joined")

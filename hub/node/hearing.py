@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 FOLLOW_SECONDS = 10.0
 """How long another node waits at most until this one follows all its contexts."""
+CATCH_UP_SECONDS = 1.0
+"""How long a reader waits at most for what another node may have appended already."""
 
 
 class Hearing:
@@ -37,10 +39,10 @@ class Hearing:
         self._following = record.follow(node, self, own=contexts.ids.prefix)
         self._followed: set[str] = set()
         self._company = False
-        self._new: dict[LiveContext, None] = {}  # confirmed, and not compared yet
+        self._new: dict[LiveContext, None] = {}  # to be compared
         self._uncertain: set[str] = set()  # followed, and not confirmed and compared yet
         self._compared = asyncio.Event()
-        self._comparing = Upkeep("comparing contexts that are followed now", self._compare_new)
+        self._comparing = Upkeep("comparing contexts that are followed or asked for", self._compare_new)
         self._deaf_since: float | None = None
 
     async def start(self) -> None:
@@ -103,6 +105,13 @@ class Hearing:
         except TimeoutError:
             _log.warning("%d contexts are not followed yet", len(waiting & self._uncertain))
 
+    async def catch_up(self, live: LiveContext) -> None:
+        """Let a context stand where the record stands at some moment from now on, so that nobody who comes is shown less than
+        another node has shown or answered. While the record is away it stays what it is."""
+        if self._company and self._contexts.away_since is None:
+            self._new[live] = None
+            await asyncio.wait({self._comparing.call()}, timeout=CATCH_UP_SECONDS)
+
     def alone(self) -> None:
         """No other node is there any more."""
         self._company = False
@@ -147,7 +156,7 @@ class Hearing:
             again()
 
     async def _compare_new(self) -> None:
-        """Compare the ends of contexts that are followed since the last time. Raises Unavailable."""
+        """Compare the ends of contexts that are followed, or were asked for, since the last time. Raises Unavailable."""
         lives, self._new = self._new, {}
         try:
             await self._contexts.compare(lives)

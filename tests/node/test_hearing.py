@@ -4,24 +4,27 @@ a node did not hear is noticed."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from hub.core.changes import RecordEntry
-from hub.core.errors import HubError
+from hub.core.errors import HubError, Unavailable
 from hub.core.position import Position
-from hub.core.requests import Remove
+from hub.core.requests import Remove, Role
 from hub.fanout.room import Viewer
 from hub.node import contexts as contexts_module
+from hub.node.asked import Asked
 from hub.node.live import LiveContext
 from hub.node.node import Node
+from hub.node.rights import Identity
 from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
-from hub.wire.messages import From, Subscribe
+from hub.wire.messages import ContextGet, From, Subscribe
 from tests.node.support import ANN, KeptOutbox, create, incr, node_on, ok, push
 from tests.support import until
 
@@ -141,6 +144,47 @@ async def test_a_client_that_is_ahead_makes_the_node_read(pair: tuple[Node, Node
     await ok(second, incr())
     assert positions(outbox) == [3]
     await until(lambda: deaf_to_entries)
+
+
+@pytest.mark.usefixtures("only_heard")
+@pytest.mark.parametrize("asks", ["context.get", "subscribe"])
+async def test_who_comes_is_shown_what_another_node_has_answered(
+    pair: tuple[Node, Node], deaf_to_entries: list[int], asks: str
+) -> None:
+    first, second = pair
+    await create(first)
+    await second.contexts.open("c")
+    await until(lambda: not second.lag)
+    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    for n in range(2, 12):
+        answer = await ok(first, incr())
+        if asks == "subscribe":
+            reply, _ = await asked.subscribe(Subscribe(topic="context:c"))
+        else:
+            reply = await asked.answer(ContextGet(context="c"))
+        assert (reply["epoch"], reply["seq"]) == (answer["epoch"], n)
+        assert json.loads(bytes(reply["document"]))["state"] == {"n": n - 1}
+    await until(lambda: deaf_to_entries)
+
+
+async def test_who_comes_while_the_record_is_away_is_shown_what_is_known(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pair
+    await create(first)
+    await second.contexts.open("c")
+    monkeypatch.setattr(second.record, "differ", away)
+    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    reply = await asyncio.wait_for(asked.answer(ContextGet(context="c")), 5)
+    assert reply["seq"] == 1
+
+
+async def no_call(name: str, payload: dict[str, Any]) -> dict[str, Any]:
+    raise AssertionError(f"nobody is to be asked {name}")
+
+
+async def away(ends: Sequence[Any]) -> Any:
+    raise Unavailable("away")
 
 
 @pytest.mark.usefixtures("only_heard")
