@@ -14,6 +14,7 @@ from typing import Any, Final
 from hub.cli.companion import Companion, end, how, own_command
 from hub.cli.console import say
 from hub.core.errors import StartError
+from hub.node.tasks import end_tasks
 from hub.server import listening
 from hub.server.home import Home
 from hub.server.server import Options
@@ -117,8 +118,7 @@ class NodeProcess(Companion):
                 return await process.wait()
             finally:
                 self.serves = False
-                hearing.cancel()
-                await asyncio.wait({hearing})
+                await end_tasks([hearing])
                 if process.returncode is None:
                     await asyncio.shield(end(process))
 
@@ -255,8 +255,5 @@ class ManyNodes:
 
     async def _close_listening(self) -> None:
         accepting, self._accepting = self._accepting, []
-        for task in accepting:
-            task.cancel()
-        if accepting:
-            await asyncio.wait(accepting)
+        await end_tasks(accepting)
         listening.close(self._listening)

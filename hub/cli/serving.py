@@ -97,7 +97,7 @@ def serve(
 
     Bounds are set by environment variables, such as HUB_UPLOAD_BYTES or HUB_LIMITS_CONTENT.
     """
-    options = _options(host, port, data_dir, redis, record, origin, websocket_only or nodes > 1)
+    options = _options(host, port, data_dir, redis, record, origin, websocket_only)
     _run(options, nodes, app, [], verbose, "Session Hub is ready.")
 
 
@@ -119,7 +119,7 @@ def up(
     verbose: Verbose = False,
 ) -> None:
     """Run a hub and the demo agent beside it, as a process of its own. scripts/run does this."""
-    options = _options(host, port, data_dir, redis, record, origin, websocket_only or nodes > 1)
+    options = _options(host, port, data_dir, redis, record, origin, websocket_only)
     folder = files.expanduser().absolute() if files is not None else None
     tell, hint = "Session Hub and its demo agent are ready.", ""
     if folder is None:

@@ -5,7 +5,7 @@ Who does not take them is sent none for a while, and is told to read the set aga
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -62,13 +62,7 @@ class RowTopic:
         sees: Callable[[Identity], bool],
     ) -> None:
         """Send a row (None: it is gone) to the groups for which ``sees`` is true, out of those that could."""
-        payload = {"topic": self.topic, "id": id, "version": str(version), "row": row}
-        event = Encoded("row", payload)
-        candidates = {(True, None, ()), (False, user_id, ())} | self._patterned
-        for key in candidates:
-            room = self._rooms.get(key)
-            if room and sees(self._identities[key]):
-                self._send(event, key, room)
+        self._send_to({(True, None, ()), (False, user_id, ())} | self._patterned, id, version, row, sees)
 
     def send_everybody(
         self,
@@ -78,9 +72,20 @@ class RowTopic:
         sees: Callable[[Identity], bool] = lambda identity: True,
     ) -> None:
         """Send a row (None: it is gone) to all groups for which ``sees`` is true."""
+        self._send_to(list(self._rooms), id, version, row, sees)
+
+    def _send_to(
+        self,
+        keys: Iterable[AudienceKey],
+        id: str,
+        version: Position,
+        row: dict[str, Any] | None,
+        sees: Callable[[Identity], bool],
+    ) -> None:
         event = Encoded("row", {"topic": self.topic, "id": id, "version": str(version), "row": row})
-        for key, room in list(self._rooms.items()):
-            if sees(self._identities[key]):
+        for key in keys:
+            room = self._rooms.get(key)
+            if room and sees(self._identities[key]):
                 self._send(event, key, room)
 
     def lagged(self) -> None:
