@@ -272,7 +272,7 @@ class LogState:
     def _no_if_held(self, id: str) -> int | None:
         """The number of the entry of that id; None if it may be one that is not held. Raises LookupError if there is none."""
         no = self._nos.get(id)
-        if no is None and self.first == self.begin:
+        if no is None and self.whole:
             raise LookupError(id)
         return no
 

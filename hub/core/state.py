@@ -218,20 +218,15 @@ class ContextState:
 
     def _log_trim(self, part: LogTrim) -> Undo:
         told, size = self.document["log"], self.size
-        before = part["before"]
-        undo = self.log.trim(before)
-        grown = len(str(before)) - len(str(told["first"])) if "first" in told else len(f',"first":{before}')
-        told["first"] = before
-        self.size = size + grown
+        undo = self.log.trim(part["before"])
+        log = {**told, "first": part["before"]}
+        self.document["log"] = log
+        self.size = size + json_size(log) - json_size(told)
         return partial(self._undo_log_trim, undo, told, size)
 
     def _undo_log_trim(self, undo: Undo, told: dict[str, Json], size: int) -> None:
         undo()
-        self.size = size
-        if self.log.begin:
-            told["first"] = self.log.begin
-        else:
-            del told["first"]
+        self.document["log"], self.size = told, size
 
     def _data(self, part: Data) -> Undo:
         key, data = part["key"], self.data

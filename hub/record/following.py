@@ -26,7 +26,7 @@ from hub.core.position import Position
 from hub.record import names, plain
 from hub.record.connection import Connection, pairs
 from hub.record.lane import Command
-from hub.record.packing import Malformed, pack, unpack, unpack_entry
+from hub.record.packing import Malformed, pack, unpack, unpack_entry, unpack_mapping, whole_number
 from hub.record.port import Follower, RowTold
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,6 @@ _LONGEST_WAIT: Final = 1.0
 _TURN_SECONDS: Final = 0.005
 """After this long of reading what has come everybody else has a turn."""
 _SUBSCRIBED_AT_ONCE: Final = 512
-_LONGEST_SEQ: Final = 15  # digits
 
 
 class RedisFollowing:
@@ -242,14 +241,14 @@ class RedisFollowing:
             raise Malformed(f"a message of version {version[:20]!r}")
         if self._own is not None and id.startswith(self._own):
             return
-        last = _seq(seq)
+        last = whole_number(seq, "a seq")
         entry = unpack_entry(id, before, epoch, last, packed) if packed else None
         self._call(self._follower.appended, context, epoch, last, entry)
 
     def _row(self, message: bytes) -> None:
         match unpack(message):
             case [str(id), str(epoch), str(last), str(type), str() | False as owner, str() | False as before, row]:
-                version = Position(epoch, _seq(last))
+                version = Position(epoch, whole_number(last, "a seq"))
                 told = RowTold(id, version, _row_of(row), type, owner or None, before or None)
                 self._call(self._follower.row, told)
             case _:
@@ -259,10 +258,7 @@ class RedisFollowing:
         self._call(self._follower.notice, message.decode())
 
     def _told(self, message: bytes) -> None:
-        told = unpack(message)
-        if not isinstance(told, dict):
-            raise Malformed("not a mapping")
-        self._call(self._follower.told, told)
+        self._call(self._follower.told, unpack_mapping(message))
 
     def _heard_echo(self, message: bytes) -> None:
         if message != self._echo:
@@ -272,12 +268,6 @@ class RedisFollowing:
 
 async def _send(connection: Any, command: Command) -> None:
     await connection.send_packed_command(pack_command(tuple(command)), check_health=False)
-
-
-def _seq(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > _LONGEST_SEQ:
-        raise Malformed(f"{text[:20]!r} is not a seq")
-    return int(text)
 
 
 def _row_of(row: Any) -> dict[str, Any] | None:

@@ -64,19 +64,11 @@ class MemoryRecord:
         if isinstance(prepared, Appended):
             return prepared
         there, position, entry = self._there(append.context), append.position, append.entry
+        before = None if there is None else there.fields.get("user_id")
         if prepared.creates:
-            if there is not None and there.closed is None:
-                if there.epoch == position.epoch:
-                    return Appended(Outcome.EXISTS, *there.after(0, _MISSED))
-                if not append.replace:
-                    return Appended(Outcome.EXISTS)
-            if (
-                there is not None
-                and there.closed is not None
-                and (append.born not in ("", position.epoch) or (append.key and append.key == there.made_by))
-            ):
-                return Appended(Outcome.REMOVED)
-            before = None if there is None else there.fields.get("user_id")
+            refused = None if there is None else _refused_creation(append, there)
+            if refused is not None:
+                return refused
             there = MemoryContext(position.epoch, append.born, append.since)
             self._contexts[append.context] = there
         elif there is None:
@@ -91,8 +83,6 @@ class MemoryRecord:
         elif (there.last, there.tip) != (position.seq, entry.before):
             there.wanted = there.wanted or bool(entry.changes)
             return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
-        else:
-            before = there.fields.get("user_id")
         if not entry.changes:
             return Appended(Outcome.APPENDED)
         wanted, there.wanted = there.wanted, False
@@ -103,14 +93,12 @@ class MemoryRecord:
             following.appended(append.context, there)
         if there.closed is not None:
             self._bury(append.context, there)
-            self._tell_row(append.context, there, before, (type, before))
+            self._tell_row(append.context, there, before, gone=type)
         elif prepared.fields:
             self._tell_row(append.context, there, before)
         return Appended(Outcome.APPENDED, wanted=wanted)
 
-    def _tell_row(
-        self, context: str, there: MemoryContext, before: str | None, gone: tuple[str, str | None] | None = None
-    ) -> None:
+    def _tell_row(self, context: str, there: MemoryContext, before: str | None, gone: str | None = None) -> None:
         for following in self._followings:
             following.row(row_told(context, there, before, gone))
 
@@ -321,3 +309,13 @@ class MemoryRecord:
 
     def read_upload(self, id: str) -> AsyncIterator[bytes]:
         return self._uploads.read(id)
+
+
+def _refused_creation(append: Append, there: MemoryContext) -> Appended | None:
+    """Why what is there, or its tombstone, is in the way of a creation; None: it is not."""
+    if there.closed is not None:
+        again = append.born not in ("", append.position.epoch) or (append.key and append.key == there.made_by)
+        return Appended(Outcome.REMOVED) if again else None
+    if there.epoch == append.position.epoch:
+        return Appended(Outcome.EXISTS, *there.after(0, _MISSED))
+    return None if append.replace else Appended(Outcome.EXISTS)

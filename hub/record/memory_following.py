@@ -85,10 +85,10 @@ class MemoryFollowing:
             call(*given)
 
 
-def row_told(context: str, there: MemoryContext, before: str | None, gone: tuple[str, str | None] | None) -> RowTold:
-    """A context's row; ``gone``: type and owner of one that is closed."""
+def row_told(context: str, there: MemoryContext, before: str | None, gone: str | None) -> RowTold:
+    """A context's row; ``before``: its owner before, ``gone``: the type of one that is closed."""
     version = Position(there.epoch, there.last)
     if gone is not None:
-        return RowTold(context, version, None, *gone, before)
+        return RowTold(context, version, None, gone, before, before)
     row = plain.values(there.fields)
     return RowTold(context, version, row, row["type"], row["user_id"], before)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hub.record import names
 from hub.record.connection import Connection, pairs
-from hub.record.packing import Malformed, pack, unpack
+from hub.record.packing import Malformed, pack, unpack_mapping
 from hub.record.port import Beat
 from hub.record.scripts import BEAT
 
@@ -25,7 +25,7 @@ async def beat(connection: Connection, node: str, info: dict[str, Any]) -> dict[
     for name, raw in pairs(flat).items():
         at, _, packed = raw.partition(b" ")
         try:
-            beats[name.decode()] = Beat(max(int(now) - int(at), 0) / 1000, _mapping(packed))
+            beats[name.decode()] = Beat(max(int(now) - int(at), 0) / 1000, unpack_mapping(packed))
         except (Malformed, ValueError):
             continue  # what somebody else wrote is no node
     return beats
@@ -65,14 +65,7 @@ async def broadcasts(connection: Connection, after: str | None) -> tuple[list[di
         for place, flat in page:
             after = place.decode()
             try:
-                found.append(_mapping(pairs(flat)[b"broadcast"]))
+                found.append(unpack_mapping(pairs(flat)[b"broadcast"]))
             except (Malformed, KeyError, ValueError):
                 continue  # one that somebody else wrote must not hide the others
     return found, after
-
-
-def _mapping(packed: bytes) -> dict[str, Any]:
-    value = unpack(packed)
-    if not isinstance(value, dict):
-        raise Malformed("not a mapping")
-    return value

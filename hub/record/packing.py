@@ -19,6 +19,8 @@ from hub.core.position import Position
 FORMAT: Final = 1
 _HEAD: Final = b"\x92\x01"  # an array of two, the first of which is FORMAT
 
+_MOST_DIGITS: Final = 15  # of an integer that every reader holds exactly
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -48,6 +50,21 @@ def unpack(raw: bytes) -> Json:
         return msgpack.unpackb(raw[2:], raw=False, strict_map_key=True, max_bin_len=0, max_ext_len=0)
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise Malformed(f"a packed value is damaged: {error}") from error
+
+
+def unpack_mapping(raw: bytes) -> dict[str, Any]:
+    """A mapping that was packed. Raises Malformed."""
+    value = unpack(raw)
+    if not isinstance(value, dict):
+        raise Malformed(f"not a mapping: {raw[:16]!r}")
+    return value
+
+
+def whole_number(text: str, what: str) -> int:
+    """A number that the hub wrote as digits, such as a seq; ``what`` the error calls it. Raises Malformed."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
+        raise Malformed(f"{what} is {text[:40]!r}")
+    return int(text)
 
 
 def pack_changes(changes: Sequence[Change]) -> bytes:

@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple
 
 from hub.core.changes import Change, Json
 from hub.core.contexts import ROW_FIELDS
-from hub.record.packing import Malformed
+from hub.record.packing import whole_number
 
 PLAIN: Final = frozenset(ROW_FIELDS)
 _PATHS: Final = {f"/{name}": name for name in ROW_FIELDS}
-_MOST_DIGITS: Final = 15
 _BOOLEANS: Final = frozenset({"running", "paused"})
 _NULL: Final = frozenset({"user_id", "agent"})
 
@@ -71,7 +70,5 @@ def _from_text(name: str, text: str | None) -> Json:
     if name in _BOOLEANS:
         return text == "true"
     if name == "no":
-        if text is None or not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-            raise Malformed(f"the number of a context is {str(text)[:40]!r}")
-        return int(text)
+        return whole_number(text or "", "the number of a context")
     return text if text is not None or name in _NULL else ""

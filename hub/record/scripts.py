@@ -6,6 +6,8 @@ import hashlib
 from importlib.resources import files
 from typing import NamedTuple
 
+from hub.core.contexts import ROW_FIELDS
+
 
 class Script(NamedTuple):
     """A script's text, and the name that Redis knows it by once it was loaded."""
@@ -14,17 +16,19 @@ class Script(NamedTuple):
     sha: str
 
 
-def _script(*names: str) -> Script:
-    """Files one after the other."""
-    text = "".join(files("hub.record").joinpath("lua", f"{name}.lua").read_text("utf-8") for name in names)
+def _script(*names: str, head: str = "") -> Script:
+    """Files one after the other, behind ``head``."""
+    text = head + "".join(files("hub.record").joinpath("lua", f"{name}.lua").read_text("utf-8") for name in names)
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-APPEND = _script("row", "append")
+_ROW = f"local ROW = {{{', '.join(map(repr, ROW_FIELDS))}}}\n"  # what row.lua reads
+
+APPEND = _script("row", "append", head=_ROW)
 BEAT = _script("beat")
 DIFFER = _script("differ")
 MIRROR = _script("mirror")
-NEW_EPOCH = _script("row", "new_epoch")
+NEW_EPOCH = _script("row", "new_epoch", head=_ROW)
 NEXT_NO = _script("next_no")
 RESERVE = _script("reserve")
 TAKE_UNUSED = _script("take_unused")

@@ -209,17 +209,14 @@ export class Replica {
     if (!log || !Number.isInteger(before) || before <= this.begin || before > log.length) {
       throw new Misfit(`a log from ${this.begin} to ${log?.length} cannot begin at ${before}`);
     }
-    const { first, ahead } = { first: this.#first, ahead: this.#ahead };
-    const gone = this.#entries.slice(0, Math.max(0, before - first));
-    for (const entry of gone) this.#index.delete(entry.id);
-    this.#ahead = new Map([...ahead].filter(([id]) => this.#index.has(id)));
-    this.#entries = this.#entries.slice(gone.length);
+    const { entries, first, ahead } = { entries: this.#entries, first: this.#first, ahead: new Map(this.#ahead) };
+    this.trim(log.length - before);
     this.#first = Math.max(first, before);
     undo.push(() => {
-      this.#entries = [...gone, ...this.#entries];
+      for (const entry of entries.slice(0, entries.length - this.#entries.length)) this.#index.set(entry.id, entry.no);
+      this.#entries = entries;
       this.#first = first;
       this.#ahead = ahead;
-      for (const entry of gone) this.#index.set(entry.id, entry.no);
     });
     this.#document = { ...this.#document, log: { ...log, first: before } };
     touched.document = true;

@@ -1,6 +1,4 @@
--- What other scripts begin with that tell all nodes rows of the contexts list, on the channel hub:rows.
-
-local ROW = {'id', 'name', 'type', 'no', 'user_id', 'agent', 'created_at', 'last_message', 'running', 'paused'}
+-- What other scripts begin with that tell all nodes rows of the contexts list, on the channel hub:rows. ROW: the fields of one.
 
 -- A message is packed as all values are: epoch and last, type, owner, owner before, row as a list of fields and values.
 local function publish(main, ...)
