@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import aiohttp
 import socketio
 
 from hub.core.requests import Role
@@ -18,6 +19,12 @@ from tests.checker import Checker
 from tests.support import SECONDS
 
 KINDS = ("websocket", "polling", "msgpack")
+
+
+async def health(url: str) -> tuple[int, dict[str, Any]]:
+    """Status and body of a node's ``/healthz``."""
+    async with aiohttp.ClientSession() as web, web.get(f"{url}/healthz") as answer:
+        return answer.status, await answer.json()
 
 
 class Talk:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from hub.record.valkey import server_binary
+from tests.record.servers import running
 from tests.support import HubProcess, find_browser, redis_process
 
 if TYPE_CHECKING:
@@ -41,6 +43,13 @@ def hub_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HubP
 def browser_path() -> Path:
     """The Chromium or Chrome of the browser tests."""
     return find_browser()
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[str]:
+    """The URL of a Valkey that tests share; each empties it first."""
+    with running(server_binary()) as url:
+        yield url
 
 
 @pytest.fixture

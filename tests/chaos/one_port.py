@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 from hub.record.embedded import socket_url
 from tests.chaos.faults import Fault, Faults
 from tests.chaos.people import Agents
-from tests.cli.processes import children, command_line, processes_naming
-from tests.support import HubProcess, alive, hanging, until, wait_until
+from tests.cli.processes import children, command_line, node_pids, processes_naming
+from tests.support import HubProcess, hanging, until, wait_until
 from tests.trials.tally import Outage, Tally
 
 
@@ -48,7 +48,7 @@ class OnePort:
 
     @property
     def node_pids(self) -> list[int]:
-        return [pid for pid in children(self.hub.pid) if " hub node " in command_line(pid) and alive(pid)]
+        return node_pids(self.hub.pid)
 
     @property
     def record_pid(self) -> int | None:

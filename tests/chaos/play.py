@@ -13,14 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
-
+from hub.record import names
 from hub.record.connection import Connection
 from hub.record.reader import MirrorReader
 from tests.chaos.faults import Faults, Hub
 from tests.chaos.people import Agents, People, Reader
+from tests.clients import health
+from tests.record.servers import lasting_keys
 from tests.support import until
 from tests.trials.rounds import LOST, Tab, World, end
+from tests.trials.tally import ok_share
 
 ACT: Final = 10
 """Rounds of an act. Then its contexts are removed, and others take their place, so that logs stay short."""
@@ -58,7 +60,7 @@ class Figures:
 
     @property
     def ok_share(self) -> float:
-        return self.outside["ok"] / self.outside.total() if self.outside else 1.0
+        return ok_share(self.outside)
 
 
 class Play:
@@ -239,7 +241,7 @@ class Play:
         left: list[str] = []
 
         async def no_keys() -> bool:
-            left[:] = await lasting_keys(self._hub.record_url)
+            left[:] = await left_keys(self._hub.record_url)
             return not left
 
         try:
@@ -256,30 +258,21 @@ class Play:
             assert count <= DESCRIPTORS, f"process {pid} has {count} descriptors open"
 
 
-async def lasting_keys(url: str) -> list[str]:
-    """Keys without an expiry that belong to no node."""
+async def left_keys(url: str) -> list[str]:
+    """Keys without an expiry that are not those of agents, or there once."""
     connection = Connection(url)
-    found: list[str] = []
-    cursor = b"0"
-    while True:
-        cursor, keys = await connection.run("SCAN", cursor, "COUNT", 1000)
-        ends = await connection.many([("TTL", key) for key in keys])
-        found += [key.decode() for key, seconds in zip(keys, ends, strict=True) if seconds == -1]
-        if cursor == b"0":
-            break
+    found = await lasting_keys(connection)
     await connection.close()
-    return sorted(key for key in found if not key.startswith(KEPT))
+    return [key for key in found if key not in ONCE and not key.startswith("hub:agent:")]
 
 
-KEPT: Final = ("hub:node", "hub:agent:", "hub:broadcasts", "hub:no")
-"""Of nodes, of agents, and the few that are there once."""
+ONCE: Final = (names.BROADCASTS, names.NO)
 
 
 async def idle(url: str) -> bool:
     """Whether nobody but an agent process is connected to a node."""
-    async with aiohttp.ClientSession() as web, web.get(f"{url}/healthz") as answer:
-        health = await answer.json()
-        return answer.status == 200 and health["contexts"] == 0
+    status, body = await health(url)
+    return status == 200 and body["contexts"] == 0
 
 
 @asynccontextmanager

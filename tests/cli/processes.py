@@ -30,6 +30,11 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def node_pids(parent: int) -> list[int]:
+    """The nodes that ``serve --nodes`` runs, in the order in which they were started."""
+    return [pid for pid in sorted(children(parent)) if " hub node " in command_line(pid) and alive(pid)]
+
+
 def processes_naming(text: str) -> list[int]:
     """Processes whose command line has a text, but for this one."""
     pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hub.server.sockets import WEBSOCKET_NEEDED
-from tests.cli.processes import children, command_line, processes_naming
+from tests.cli.processes import children, node_pids, processes_naming
 from tests.clients import Client, Follower
 from tests.support import HubProcess, Running, alive, free_port, hanging, run_command, until, wait_until
 
@@ -62,10 +62,6 @@ def node_of(client: Client) -> str:
     return node
 
 
-def node_pids(hub: HubProcess) -> list[int]:
-    return [pid for pid in children(hub.pid) if "hub node" in command_line(pid)]
-
-
 def names(hub: HubProcess) -> dict[str, dict[str, Any]]:
     return {row["name"]: row["info"] for row in hub.json("nodes")["nodes"]}
 
@@ -101,7 +97,7 @@ async def test_connections_are_shared_out_and_not_to_who_does_not_take_them(two:
     clients = [await people.join() for _ in range(20)]
     counts = [sum(node_of(client) == name for client in clients) for name in {node_of(client) for client in clients}]
     assert counts == [10, 10]
-    stopped = node_pids(two)[0]
+    stopped = node_pids(two.pid)[0]
     with hanging(stopped):
         late = []
         for _ in range(6):  # one at the most is lost to the node that hangs, until it goes on
@@ -138,7 +134,7 @@ async def test_a_node_that_is_killed_is_started_again_and_its_viewers_go_on_at_t
     await follower.subscribe(viewer)
     await writer.ok("apply", context="c", ops=[{"op": "state.incr", "path": "/n"}], key="a/1")
     await viewer.until(lambda: follower.read(viewer).document["state"] == {"n": 1})
-    before = node_pids(two)
+    before = node_pids(two.pid)
     victim = (await asyncio.to_thread(wait_until, lambda: names(two).get(node_of(viewer))))["pid"]
 
     os.kill(victim, signal.SIGKILL)
@@ -150,15 +146,15 @@ async def test_a_node_that_is_killed_is_started_again_and_its_viewers_go_on_at_t
     assert reply["recovered"] is True
     await again.until(lambda: follower.read(again).document["state"] == {"n": 2})
 
-    await asyncio.to_thread(wait_until, lambda: len(node_pids(two)) == 2, "another node")
-    assert set(node_pids(two)) != set(before)
+    await asyncio.to_thread(wait_until, lambda: len(node_pids(two.pid)) == 2, "another node")
+    assert set(node_pids(two.pid)) != set(before)
     said = re.search(rf"{node_of(viewer)} ended \(signal 9\); it is started again in 0\.2 s", two.running.err)
     assert said is not None, two.running.err
 
-    newest = (set(node_pids(two)) - set(before)).pop()
+    newest = (set(node_pids(two.pid)) - set(before)).pop()
     os.kill(newest, signal.SIGKILL)
     await asyncio.to_thread(wait_until, lambda: two.running and "it is started again in 0.4 s" in two.running.err)
-    await asyncio.to_thread(wait_until, lambda: len(node_pids(two)) == 2, "another node")
+    await asyncio.to_thread(wait_until, lambda: len(node_pids(two.pid)) == 2, "another node")
 
     async def on_a_new_one() -> bool:
         return node_of(await people.join()) not in (node_of(writer), node_of(viewer))

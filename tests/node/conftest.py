@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -11,22 +11,15 @@ from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
-from hub.record.valkey import server_binary
 from tests.node.support import node_on
-from tests.record.servers import running
-
-
-@pytest.fixture(scope="session")
-def valkey_server() -> Iterator[str]:
-    with running(server_binary()) as url:
-        yield url
+from tests.record.servers import empty
 
 
 @pytest.fixture
 async def valkey(valkey_server: str) -> AsyncIterator[Connection]:
     """A connection to a Valkey that is empty."""
+    await empty(valkey_server)
     connection = Connection(valkey_server)
-    await connection.run("FLUSHALL")
     yield connection
     await connection.close()
 
@@ -38,9 +31,7 @@ async def new_record(request: pytest.FixtureRequest) -> Callable[[], Record]:
         record = MemoryRecord()
         return lambda: record
     url: str = request.getfixturevalue("valkey_server")
-    connection = Connection(url)
-    await connection.run("FLUSHALL")
-    await connection.close()
+    await empty(url)
     return lambda: RedisRecord(url)
 
 

@@ -10,17 +10,10 @@ from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
-from hub.record.valkey import server_binary
-from tests.record.servers import running
+from tests.record.servers import empty, running
 from tests.support import find_redis
 
 KINDS = ["valkey", pytest.param("redis", marks=pytest.mark.redis)]
-
-
-@pytest.fixture(scope="session")
-def valkey_server() -> Iterator[str]:
-    with running(server_binary()) as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
@@ -33,9 +26,7 @@ def redis_server() -> Iterator[str]:
 async def server(request: pytest.FixtureRequest) -> str:
     """The URL of an empty server."""
     url: str = request.getfixturevalue(f"{request.param}_server")
-    connection = Connection(url)
-    await connection.run("FLUSHALL")
-    await connection.close()
+    await empty(url)
     return url
 
 

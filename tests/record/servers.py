@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from hub.record.connection import Connection
 from hub.record.valkey import write_settings
 from tests.support import SECONDS, wait_until
 
@@ -82,6 +83,30 @@ class Server:
         if self._process is not None and self._process.poll() is None:
             self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def subscribers(connection: Connection, channel: str) -> int:
+    """How many hear a channel."""
+    return int((await connection.run("PUBSUB", "NUMSUB", channel))[1])
+
+
+async def lasting_keys(connection: Connection) -> list[str]:
+    """Keys without an expiry, but for those of nodes, in order."""
+    found: list[str] = []
+    cursor = b"0"
+    while True:
+        cursor, keys = await connection.run("SCAN", cursor, "COUNT", 1000)
+        ends = await connection.many([("TTL", key) for key in keys])
+        found += [key.decode() for key, seconds in zip(keys, ends, strict=True) if seconds == -1]
+        if cursor == b"0":
+            return sorted({key for key in found if not key.startswith("hub:node")})
+
+
+async def empty(url: str) -> None:
+    """Take all data away from a server that runs."""
+    connection = Connection(url)
+    await connection.run("FLUSHALL")
+    await connection.close()
 
 
 @contextmanager

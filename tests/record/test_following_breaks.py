@@ -19,7 +19,7 @@ from hub.record.redis import RedisRecord
 from hub.record.valkey import server_binary
 from tests.proxy import Proxy
 from tests.record.heard import Heard
-from tests.record.servers import Server
+from tests.record.servers import Server, subscribers
 from tests.record.writer import Writer, everything, put
 from tests.support import until
 
@@ -41,10 +41,6 @@ async def follow() -> AsyncIterator[Follow]:
     yield start
     for following in started:
         await following.close()
-
-
-async def subscribers(connection: Connection, channel: str) -> int:
-    return int((await connection.run("PUBSUB", "NUMSUB", channel))[1])
 
 
 async def test_killed_twenty_times_under_traffic(

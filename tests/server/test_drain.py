@@ -19,16 +19,11 @@ from hub.node.settings import Settings
 from hub.record.reader import MirrorReader
 from hub.record.valkey import server_binary
 from hub.server.sockets import BACK_SECONDS
-from tests.clients import Client, People, refusal, serving
+from tests.clients import Client, People, health, refusal, serving
 from tests.record.servers import Server
 from tests.support import HubProcess, until
 
 WORK = "work on it"
-
-
-async def health(url: str) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as web, web.get(f"{url}/healthz") as answer:
-        return answer.status, await answer.json()
 
 
 async def drain(url: str, token: str, **body: Any) -> dict[str, Any]:

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from hub.record.connection import Connection
-from tests.clients import Follower, People, serving
+from tests.clients import Follower, People, health, serving
 from tests.support import hanging, redis_process, until
 
 
@@ -41,9 +40,9 @@ async def pid_of(url: str) -> int:
     return int(info.partition("process_id:")[2].split()[0])
 
 
-async def health(people: People) -> tuple[int, str]:
-    async with aiohttp.ClientSession(people.server.url) as web, web.get("/healthz") as answer:
-        return answer.status, (await answer.json())["status"]
+async def status(people: People) -> tuple[int, str]:
+    code, body = await health(people.server.url)
+    return code, body["status"]
 
 
 async def test_the_embedded_server_is_killed_again_and_again(people: People) -> None:
@@ -110,7 +109,7 @@ async def test_a_redis_that_hangs(on_redis: People, redis_url: str) -> None:
         assert time.monotonic() - began < 4
         assert (await op.ok("context.get", context="c"))["seq"] == end, "reads are answered from what is confirmed"
         assert (await op.ok("subscribe", topic="context:c"))["seq"] == end
-        assert await health(people) == (503, "degraded")
+        assert await status(people) == (503, "degraded")
         late = await people.operator()
         assert (await late.next("hello"))["degraded"] is True
         for (name, _), task in zip(waiting, asked, strict=True):
@@ -124,7 +123,7 @@ async def test_a_redis_that_hangs(on_redis: People, redis_url: str) -> None:
     document = (await op.ok("context.get", context="c"))["document"]
     assert document["state"]["n"] == 2, "the retry found what the first try had done"
     assert [item["text"] for item in document["queue"]] == ["hello", "again"]
-    assert await health(people) == (200, "ok")
+    assert await status(people) == (200, "ok")
     await viewer.next("snapshot", lambda event: event["document"]["state"]["n"] == 2)
 
 

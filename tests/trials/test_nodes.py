@@ -9,13 +9,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 import hub as library
 from hub import MirrorReader
 from hub.record.valkey import server_binary
-from tests.clients import Client, Follower, People, serving
+from tests.clients import Client, Follower, People, health, serving
 from tests.leaks import kept, own_tasks
 from tests.proxy import Proxy
 from tests.record.servers import Server
@@ -290,11 +289,9 @@ async def test_a_run_outlives_its_node(nodes: Nodes, viewers: Viewers) -> None:
 
 async def _serving(nodes: Nodes) -> int:
     """Which node the agent is served at, counted from 1; 0: none yet."""
-    async with aiohttp.ClientSession() as web:
-        for number, node in enumerate(nodes.all, 1):
-            async with web.get(f"{node.url}/healthz") as answer:
-                if "bot" in (await answer.json())["agents"]:
-                    return number
+    for number, node in enumerate(nodes.all, 1):
+        if "bot" in (await health(node.url))[1]["agents"]:
+            return number
     return 0
 
 

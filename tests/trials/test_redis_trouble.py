@@ -17,10 +17,12 @@ import pytest
 
 import hub
 from hub.record.connection import Connection
-from tests.clients import Client
+from tests.clients import Client, health
+from tests.record.servers import lasting_keys, subscribers
 from tests.support import hanging, run_command, until
 from tests.trials.nodes import Nodes
 from tests.trials.rounds import World
+from tests.trials.tally import ok_share
 from tests.trials.viewers import Viewers, check_entries, write
 
 RETURN = 5.0
@@ -48,18 +50,8 @@ async def record(nodes: Nodes) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def health(nodes: Nodes, node: int) -> tuple[int, dict[str, Any]]:
-    async with aiohttp.ClientSession() as web, web.get(f"{nodes.all[node].url}/healthz") as answer:
-        return answer.status, await answer.json()
-
-
 async def is_healthy(nodes: Nodes, healthy: bool = True) -> bool:
-    return all([((await health(nodes, n))[0] == 200) is healthy for n in range(len(nodes.all))])
-
-
-async def subscribers(record: Connection) -> int:
-    """How many hear the nodes' channel."""
-    return int((await record.run("PUBSUB", "NUMSUB", "hub:nodes"))[1])
+    return all([((await health(node.url))[0] == 200) is healthy for node in nodes.all])
 
 
 # R1
@@ -77,9 +69,9 @@ async def test_R1_pubsub_is_killed_twenty_times_under_traffic(tmp_path: Path, no
             world.check_writers()
             if n % 5 == 4:
                 await world.converge()
-        assert world.tally.ok_share() == 1.0, world.tally.outside()
+        assert ok_share(world.tally.outside()) == 1.0, world.tally.outside()
         assert not world.told, "nobody had to begin anew"
-    await until(lambda: _is(subscribers(record), 2), "as many subscribers as nodes")
+    await until(lambda: _is(subscribers(record, "hub:nodes"), 2), "as many subscribers as nodes")
     await until(lambda: is_healthy(nodes))
 
 
@@ -92,14 +84,14 @@ async def test_R1_health_is_red_while_deaf(nodes: Nodes, viewers: Viewers, recor
     await record.run("ACL", "SETUSER", "default", "-subscribe", "-ssubscribe")
     await record.run("CLIENT", "KILL", "TYPE", "pubsub")
     await until(lambda: is_healthy(nodes, False), "red health", 5)
-    assert "hear" in (await health(nodes, 0))[1]["reason"]
+    assert "hear" in (await health(nodes.all[0].url))[1]["reason"]
     answered: set[str] = set()
     for n, op in enumerate(viewers.ops):
         await write(op, "c", f"w{n}", range(5), answered)
     await viewers.converge()
     await record.run("ACL", "SETUSER", "default", "+subscribe", "+ssubscribe")
     await until(lambda: is_healthy(nodes), "green health", RETURN)
-    assert await subscribers(record) == 2
+    assert await subscribers(record, "hub:nodes") == 2
     await write(viewers.ops[0], "c", "w2", range(5), answered)
     assert await viewers.converge() < 2
     check_entries(await viewers.truth("c"), answered)
@@ -305,7 +297,7 @@ async def test_R9_a_slow_network_and_5000_sessions(tmp_path: Path) -> None:
             for start in range(0, 5_000, 250):
                 some = range(start, start + 250)
                 await asyncio.gather(*(viewers.ops[n % 2].ok("context.create", id=f"s{n}", agent="bot") for n in some))
-            assert sum([(await health(nodes, n))[1]["contexts"] for n in range(2)]) >= 5_000
+            assert sum([(await health(node.url))[1]["contexts"] for node in nodes.all]) >= 5_000
             for round in range(10):
                 await asyncio.gather(*(change(viewers.ops[n], n, round + 1) for n in range(2)))
                 await viewers.ops[round % 2].ok("broadcast", type="info", content="to all", key=f"b{round}")
@@ -371,13 +363,6 @@ async def test_R10_sessions_are_deleted(nodes: Nodes, viewers: Viewers, record: 
 
 async def keys_of(record: Connection, pattern: str) -> list[str]:
     return sorted(key.decode() for key in await record.run("KEYS", pattern))
-
-
-async def lasting_keys(record: Connection) -> list[str]:
-    """Keys without an expiry, but for those of nodes."""
-    keys = await keys_of(record, "*")
-    ends = await record.many([("TTL", key) for key in keys])
-    return [key for key, seconds in zip(keys, ends, strict=True) if seconds == -1 and not key.startswith("hub:node")]
 
 
 # memory

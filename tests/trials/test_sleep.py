@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import aiohttp
 import pytest
 
 from hub import MirrorReader, NotFound, connect
@@ -21,7 +20,7 @@ from hub.record.mirror import MirrorState
 from hub.record.redis import RedisRecord
 from hub.record.valkey import server_binary
 from scripts.benchmarks.machine import resident_bytes
-from tests.clients import Client, Follower, serving
+from tests.clients import Client, Follower, health, serving
 from tests.record.servers import Server
 from tests.record.writer import Writer, log_add, put
 from tests.registries import own_registry
@@ -159,8 +158,7 @@ async def looked_through(url: str, sessions: int, *, noted: bool) -> bool:
 
 async def awake(hub: Hub) -> int:
     """How many sessions are live in a hub."""
-    async with aiohttp.ClientSession() as web, web.get(f"{hub.url}/healthz") as answer:
-        return int((await answer.json())["contexts"])
+    return int((await health(hub.url))[1]["contexts"])
 
 
 @pytest.mark.long
