@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import aiohttp
 import socketio
+from aiohttp import web_app
 
 from hub.core.requests import Role
 from hub.core.state import ContextState
@@ -233,6 +234,8 @@ async def serving(folder: Path, **options: Any) -> AsyncIterator[People]:
             yield People(server, stack)
     finally:
         await server.stop()
+        # aiohttp keeps the last 1,024 handlers, each with all of its hub: hundreds of hubs in one process would fill it.
+        web_app._cached_build_middleware.cache_clear()
 
 
 class Follower:
