@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from hub.agent.connect import Client
     from hub.agent.serving import Agent
 
-OUTLIVE_SECONDS = 20.0
-"""How long an agent that is tied to a hub waits for it to come back, if it has runs of it."""
+OUTLIVE_SECONDS = 30.0
+"""How long an agent that is tied to a hub waits for it to come back, if it has runs of it: 20 s, its start, and the pause until
+the next attempt to connect."""
 
 agent = typer.Typer(no_args_is_help=True, help="Run agents that come with the hub.")
 

@@ -78,6 +78,7 @@ class HubServer:
         self._node_open = False
         self._watchdog: Watchdog | None = None
         self._load = Load()
+        self._mark = ""  # of the secret
 
     @property
     def port(self) -> int:
@@ -110,16 +111,28 @@ class HubServer:
             tokens, self.token = folder_tokens(options.data_dir)
             redis = options.redis
         self.node = Node(self._record(redis), options.settings)
+        self._mark = tokens.mark
         self.node.info = self.info
         self._node_open = True
         self._load.start()
         await self.node.start()
+        self._check_secret()
         await self._serve(tokens)
         if options.settings.stall_seconds > 0:
             self._watchdog = Watchdog(options.settings.stall_seconds)
             self._watchdog.start()
         if self._home is not None:
             self._home.tell(self.url)
+
+    def _check_secret(self) -> None:
+        """Nodes that sign tokens with different secrets would each refuse the clients of the others. Raises StartError."""
+        others = self.node.presence.others
+        for row in self.node.presence.rows():
+            if row["name"] in others and row["info"].get("secret", self._mark) != self._mark:
+                raise StartError(
+                    f"the node {row['name']} on {row['info'].get('host')}, which has the same record, signs tokens with another "
+                    "secret: give all of them the same HUB_SECRET, or this one a record of its own"
+                )
 
     def _record(self, redis: str | None) -> Record:
         if redis is None:
@@ -165,6 +178,7 @@ class HubServer:
             "record_lag": round(self.node.lag, 3),
             "ignored": self.node.hearing.ignored,
             "draining": serves and self._drain.begun,
+            "secret": self._mark,
         }
 
     def end_soon(self) -> None:

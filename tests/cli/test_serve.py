@@ -14,8 +14,10 @@ import pytest
 
 from hub.cli.settings import settings_from
 from hub.core.errors import StartError
+from hub.record.valkey import server_binary
 from tests.cli.processes import children, processes_naming
 from tests.clients import Client
+from tests.record.servers import Server
 from tests.support import HubProcess, Running, alive, free_port, run_command, wait_until
 
 
@@ -73,6 +75,17 @@ def test_a_redis_that_does_not_answer_is_told(tmp_path: Path) -> None:
     _refused(
         run_command("serve", "--port", "0", "--data-dir", str(tmp_path), HUB_REDIS_URL="nonsense://"), "Redis|redis"
     )
+
+
+def test_two_secrets_on_one_record_are_told(tmp_path: Path) -> None:
+    """A token would be good at one of the hubs only. What was there first goes on."""
+    with Server(server_binary()) as server, HubProcess(tmp_path / "a", HUB_REDIS_URL=server.url) as first:
+        command = ("serve", "--port", "0", "--data-dir", str(tmp_path / "b"), "--redis", server.url)
+        _refused(run_command(*command), "another secret: give all of them the same HUB_SECRET")
+        assert [row["name"] for row in first.json("nodes")["nodes"]] == [first.json("health")["node"]]
+        first.kill()
+        with HubProcess(tmp_path / "c", HUB_REDIS_URL=server.url) as next:
+            assert next.json("health")["status"] == "ok"
 
 
 def test_a_damaged_folder_is_told(hub_process: HubProcess) -> None:

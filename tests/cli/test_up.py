@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,10 @@ def test_nothing_is_left_of_one_that_is_killed_and_it_starts_again(both: HubProc
     assert both.json("health")["agents"] == ["demo"]
 
 
-def test_the_agent_of_a_hub_that_is_killed_ends_its_run_at_the_next_hub_and_then_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("away", [0.0, pytest.param(18.0, marks=pytest.mark.long)])
+def test_the_agent_of_a_hub_that_is_killed_ends_its_run_at_the_next_hub_and_then_itself(
+    tmp_path: Path, away: float
+) -> None:
     both = HubProcess(tmp_path, command="up")
     both.options = ["--pace", "0.5"]
     with both:
@@ -66,6 +70,7 @@ def test_the_agent_of_a_hub_that_is_killed_ends_its_run_at_the_next_hub_and_then
         wait_until(lambda: both.json("show", id)["document"]["state"].get("rows"), "the first rows")
         (old,) = agents(both)
         both.kill()
+        time.sleep(away)
         both.start()
         assert alive(old)
         assert agents(both) != [old]
