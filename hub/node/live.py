@@ -232,10 +232,10 @@ class LiveContext:
         """Take the outcome of the append, and give the answers; ``tell`` does the rest."""
         flight = self._in_flight
         assert flight is not None
-        was_stale, self._stale = self._stale, appended.outcome is Outcome.STALE
+        self._stale = appended.outcome is Outcome.STALE
         match appended.outcome:
             case Outcome.APPENDED:
-                self.yields = appended.wanted and not was_stale  # else the mark may be its own
+                self.yields = appended.wanted
                 self._confirm(flight)
             case Outcome.STALE:
                 return self._catch_up(flight, appended)

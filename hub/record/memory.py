@@ -81,11 +81,11 @@ class MemoryRecord:
         elif there.epoch != position.epoch:
             return Appended(Outcome.EPOCH)
         elif (there.last, there.tip) != (position.seq, entry.before):
-            there.wanted = there.wanted or bool(entry.changes)
+            there.wanted = there.wanted or (_writer_of(entry.id) if entry.changes else "")
             return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
         if not entry.changes:
             return Appended(Outcome.APPENDED)
-        wanted, there.wanted = there.wanted, False
+        wanted, there.wanted = there.wanted not in ("", _writer_of(entry.id)), ""
         type = there.fields.get("type", "")
         there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
         there.made_by = append.key
@@ -309,6 +309,11 @@ class MemoryRecord:
 
     def read_upload(self, id: str) -> AsyncIterator[bytes]:
         return self._uploads.read(id)
+
+
+def _writer_of(id: str) -> str:
+    """Who appends: the ids of its entries begin alike."""
+    return id.rpartition(".")[0] or id
 
 
 def _refused_creation(append: Append, there: MemoryContext) -> Appended | None:

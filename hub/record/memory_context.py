@@ -60,7 +60,7 @@ class MemoryContext:
         self.born = born or epoch
         self.since = since
         self.made_by = ""  # once it is removed: the key of its creation
-        self.wanted = False
+        self.wanted = ""  # who was stale since the last entry, the first of them
         self.last = self.mirrored = 0
         self.tip = ROOT
         self.held: dict[str, int] = {}

@@ -70,7 +70,8 @@ class Appended:
     more: bool = False
     error: HubError | None = None
     wanted: bool = False
-    """With APPENDED: another writer was stale since the last entry. Who wins let it go first once (RECORD.md, "Append")."""
+    """With APPENDED: another writer was the first that was stale since the last entry. Who wins lets it go first once
+    (RECORD.md, "Append")."""
 
 
 @dataclass(frozen=True, slots=True)

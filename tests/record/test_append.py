@@ -198,11 +198,27 @@ async def test_who_wins_learns_that_another_writer_was_stale(record: Record) -> 
     assert not (await one.write(record)).wanted
     assert (await one.write(record, put("/state/a", 4))).wanted
     assert not (await one.write(record, put("/state/a", 5))).wanted
+    assert (await other.write(record, put("/state/b", 1))).outcome is Outcome.STALE
     await other.catch_up(record)
-    assert not (await other.write(record, put("/state/b", 1))).wanted
+    assert not (await other.write(record, put("/state/b", 1))).wanted, "it was the one"
     loaded = await record.load("ctx1")
     assert loaded is not None
     assert everything(loaded.state) == everything(other.state)
+
+
+async def test_the_first_that_was_stale_is_the_one_that_others_wait_for(record: Record) -> None:
+    one, first, second = Writer(), Writer(), Writer()
+    await one.create(record)
+    for other in (first, second):
+        await other.catch_up(record)
+    await one.write(record, put("/state/a", 1))
+    for other in (first, second):
+        assert (await other.write(record, put("/state/b", 1))).outcome is Outcome.STALE
+    await second.catch_up(record)
+    assert (await second.write(record, put("/state/b", 2))).wanted
+    await first.write(record, put("/state/b", 3))
+    await first.catch_up(record)
+    assert not (await first.write(record, put("/state/b", 3))).wanted
 
 
 async def test_a_mark_of_a_context_that_was_replaced_is_forgotten(record: Record) -> None:

@@ -12,7 +12,7 @@ from hub.core.state import ContextState
 from hub.record.port import Append, Appended, Outcome, Record
 
 NOW = "2026-11-29T14:18:00.123Z"
-_ids = itertools.count(1)
+_writers = itertools.count(1)
 
 
 def document(context: str, epoch: str, **members: Any) -> dict[str, Any]:
@@ -50,6 +50,8 @@ class Writer:
         self.state = ContextState(Position(epoch, 0))
         self.tip = ROOT
         self.last: Append | None = None
+        self._name = f"w{next(_writers)}"
+        self._numbers = itertools.count(1)
 
     @property
     def position(self) -> Position:
@@ -59,7 +61,7 @@ class Writer:
         """The next append, not sent yet."""
         positions = (self.position.after(n) for n in itertools.count(1))
         entry = RecordEntry(
-            id or f"e{next(_ids)}",
+            id or f"{self._name}.{next(self._numbers)}",
             self.tip,
             [Change(at, list(parts)) for at, parts in zip(positions, changes, strict=False)],
         )

@@ -16,8 +16,12 @@
 local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
-local WANTED = cmsgpack.pack({1, true}) -- who reads a field that it does not know finds a packed one
 local FAREWELL = 8 -- entries that a tombstone keeps, for who follows the context and learns from them how it ended
+
+-- Who appends, as the mark of one that was stale: the ids of its entries begin alike. Packed, as all but plain fields are.
+local function writer_of(id)
+  return cmsgpack.pack({1, string.match(id, '^(.*)%.') or id})
+end
 
 local function missed(stream, seq)
   local entries, bytes, more = {}, 0, 0
@@ -46,7 +50,7 @@ local function append(main, head, changes)
   local owner = there[6] or ''
   local creates, closes = string.find(flags, 'c'), string.find(flags, 'x')
   local anew = born ~= '' and born ~= epoch
-  local wanted = there[7] and not creates
+  local wanted = not creates and there[7]
   if creates then
     if there[5] and (anew or (key ~= '' and key == there[9])) then
       return {'removed', 0, '', {}}
@@ -74,7 +78,7 @@ local function append(main, head, changes)
   elseif there[2] ~= last or there[3] ~= tip then
     local entries, more = missed(stream, tonumber(last))
     if changes ~= '' and not there[7] then
-      redis.pcall('HSET', main, 'wanted', WANTED) -- a server that takes no writes now need not keep it
+      redis.pcall('HSET', main, 'wanted', writer_of(id)) -- a server that takes no writes now need not keep it
     end
     return {'stale', more, owner, entries}
   end
@@ -121,7 +125,7 @@ local function append(main, head, changes)
   elseif #head > 9 then
     tell_row(main, epoch, new_last, there[6])
   end
-  return {'appended', wanted and 1 or 0, owner, {}}
+  return {'appended', wanted and wanted ~= writer_of(id) and 1 or 0, owner, {}}
 end
 
 local answers = {}
