@@ -271,10 +271,12 @@ class Contexts:
         nonce = secrets.token_urlsafe(6) if body.key is None else ""
         return Request(body, author, iso(self._time()), nonce, no, node)
 
-    def submit(self, live: LiveContext, request: Request, done: Done) -> None:
-        """Let a request wait for the next append; ``done`` gets its answer, in the order of the requests."""
+    def submit(self, live: LiveContext, request: Request, done: Done, *, wait: float | None = None) -> None:
+        """Let a request wait for the next append; ``done`` gets its answer, in the order of the requests. ``wait``: seconds
+        that it waits for a record that is away; by default as long as one of a client."""
         live.touched = self._now()
-        live.submit(request, done, request.size + REQUEST_BYTES, live.touched + WAIT)
+        until = live.touched + (WAIT if wait is None else wait)
+        live.submit(request, done, request.size + REQUEST_BYTES, until)
         self._make_ready(live)
 
     def _make_ready(self, live: LiveContext) -> None:

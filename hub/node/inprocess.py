@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from hub.agent.link import Linked
@@ -128,7 +129,7 @@ class NodeLink:
         if opens:
             request.node = self._node.name
             self._node.dispatch.expect_own(live.id)
-        self._node.contexts.submit(live, request, done)
+        self._node.contexts.submit(live, request, done, wait=inf)  # nobody would write it again
 
     # the whole hub
 

@@ -169,11 +169,12 @@ class LiveContext:
         for waiting in late:
             self.waiting_bytes -= waiting.size
             self._give(waiting, error)
-        if self._in_flight and any(waiting.deadline <= now for waiting, _ in self._in_flight.asked):
-            asked = [(waiting._replace(done=_ignore), outcome) for waiting, outcome in self._in_flight.asked]
-            for waiting, _ in self._in_flight.asked:
-                self._give(waiting, error)
-            self._in_flight = _InFlight(self._in_flight.append, asked)
+        if self._in_flight:
+            asked = self._in_flight.asked
+            for index, (waiting, outcome) in enumerate(asked):
+                if waiting.deadline <= now:
+                    asked[index] = waiting._replace(done=_ignore), outcome
+                    self._give(waiting, error)
 
     # the append
 

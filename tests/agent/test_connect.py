@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +31,8 @@ from hub import (
 from hub.agent.connect import Client
 from hub.agent.serving import Agent
 from hub.core.requests import Role
+from hub.node import contexts as contexts_module
+from hub.record.port import Append, Appended
 from hub.server.server import HubServer
 from tests.clients import cut, tokens_of
 from tests.support import free_port, until
@@ -328,6 +330,29 @@ async def test_writes_go_on_over_lost_connections(hub: HubServer, client: Client
     assert ctx.state["n"] == 300
     assert entry.content == "".join(f"{number} " for number in range(300))
     assert [e.heading for e in ctx.log.entries(1)] == [str(number) for number in range(300)]
+
+
+async def test_writes_stay_pending_while_the_record_is_away(
+    hub: HubServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts_module, "WAIT", 0.1)
+    ctx = await client.create(id="one", state={"l": []})
+    tries: list[int] = []
+
+    async def away(appends: Sequence[Append]) -> list[Appended]:
+        tries.append(len(appends))
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.node.record, "append", away)
+        for n in range(3):
+            ctx.state.append("l", n)
+        await until(lambda: len(tries) > 5)  # more than one request of them waited in vain
+        assert ctx.state["l"] == [0, 1, 2], "its author sees what it wrote"
+        assert client.unconfirmed
+    await ctx.flush()
+    assert client.unconfirmed == 0
+    await until(lambda: record(hub, "one").document["state"] == {"l": [0, 1, 2]})
 
 
 async def test_what_was_missed_meanwhile_comes(hub: HubServer, client: Client) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import hub as hub_package
-from hub import AgentContext, Conflict, Exists, NotFound, Removed, RunStopped
+from hub import AgentContext, Conflict, Exists, NotFound, Removed, RunStopped, Unavailable
 from hub.agent.registry import Registry
 from hub.core.requests import Apply, Author, Control, LogAdd, Remove, Role, StateMerge
+from hub.node import contexts as contexts_module
 from hub.node.inprocess import NodeLink
+from hub.record.port import Append, Appended
 from hub.server.server import HubServer
 from tests.support import until
 
@@ -54,6 +57,37 @@ async def test_writes_reach_the_node(hub: HubServer) -> None:
     same(ctx, hub)
     assert ctx.state == {"n": 2, "o": 1}
     assert ctx.writer.view.pending == []
+
+
+async def test_writes_stay_pending_while_the_record_is_away(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than a client's request waits, though both are in one append: nobody would write them again."""
+    monkeypatch.setattr(contexts_module, "WAIT", 0.1)
+    ctx = AgentContext(id="one", state={"l": []})
+    await ctx.flush()
+    tries: list[list[int]] = []
+
+    async def away(appends: Sequence[Append]) -> list[Appended]:
+        tries.append([len(append.entry.changes) for append in appends])
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.node.record, "append", away)
+        for n in range(3):
+            ctx.state.append("l", n)
+        request = hub.node.contexts.stamp(Apply(context="one", ops=[StateMerge(value={"o": 1})]), OTHERS)
+        asked = asyncio.create_task(hub.node.contexts.request(request))
+        made = AgentContext(id="two", name="made meanwhile")
+        made.state["n"] = 1
+        assert isinstance(await asked, Unavailable)
+        assert tries[0] == [4, 1]
+        tried = len(tries)
+        await until(lambda: len(tries) > tried + 2)
+        assert ctx.state["l"] == [0, 1, 2], "its author sees what it wrote"
+    await asyncio.gather(ctx.flush(), made.flush())
+    same(made, hub)
+    assert made.state == {"n": 1}
+    await until(lambda: ctx.state == {"l": [0, 1, 2], "o": 1})
+    same(ctx, hub)
 
 
 async def test_20_threads_and_blocking_tasks(hub: HubServer) -> None:
