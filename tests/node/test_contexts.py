@@ -4,18 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from hub.core.errors import Exists, HubError, NotFound, Removed, Unavailable
-from hub.core.requests import Create, Remove
+from hub.core.requests import Create, LogAdd, Remove
 from hub.fanout.room import Viewer
 from hub.node import contexts as contexts_module
+from hub.node.live import FIRST_PIECE
 from hub.node.node import Node
 from hub.record.memory import MemoryRecord
+from hub.record.port import Append, Appended, Outcome
 from tests.node.support import ANN, KeptOutbox, LossyRecord, ask, create, incr, node_on, ok, push
+from tests.record.writer import Writer, creation, put
 from tests.support import until
+
+
+class KeptAppends(LossyRecord):
+    """Knows what was sent to it, also what got lost."""
+
+    def __init__(self, chance: random.Random | None = None, *, lost: float = 0.0, unanswered: float = 0.0) -> None:
+        super().__init__(chance, lost=lost, unanswered=unanswered)
+        self.sent: list[Append] = []
+
+    async def append(self, appends: Sequence[Append]) -> list[Appended]:
+        self.sent += appends
+        return await super().append(appends)
+
+
+class SlowRecord(MemoryRecord):
+    """Takes this node's appends when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = asyncio.Event()
+        self.go.set()
+        self.waiting = 0
+
+    async def append(self, appends: Sequence[Append]) -> list[Appended]:
+        self.waiting += 1
+        await self.go.wait()
+        self.waiting -= 1
+        return await super().append(appends)
+
+    async def append_at_once(self, append: Append) -> Appended:
+        """What another node appends."""
+        [appended] = await super().append([append])
+        return appended
 
 
 def state_of(node: Node, id: str = "c") -> dict[str, Any]:
@@ -48,6 +85,96 @@ async def test_lost_requests_and_answers_apply_once(monkeypatch: pytest.MonkeyPa
     loaded = await record.load("c")
     assert loaded is not None
     assert sorted(loaded.state.document["state"]["l"]) == list(range(1, 61))
+
+
+@pytest.mark.parametrize("key", [None, "w/1"])
+async def test_a_request_whose_answer_was_lost_keeps_its_first_outcome(key: str | None) -> None:
+    """Without a key too: the node finds its own entry in the record, and works nothing out again."""
+    record = KeptAppends()
+    async with node_on(record) as node:
+        await create(node)
+        before, record.unanswered = record.appended, 1.0
+        asked = asyncio.create_task(ok(node, incr(key=key)))
+        await until(lambda: record.appended > before)
+        record.unanswered = 0.0
+        answer = await asked
+        assert (answer["seq"], "duplicate" in answer) == (2, False)
+        assert state_of(node) == {"n": 1}
+        first, *again = record.sent[1:]
+        assert {append.entry.id for append in again} == {first.entry.id}
+        end = await record.end("c")
+        assert end is not None
+        assert (end[0].seq, end[1]) == (2, first.entry.id)
+
+
+@pytest.mark.parametrize("key", [None, "w/1"])
+async def test_a_creation_whose_answer_was_lost_keeps_its_first_outcome(key: str | None) -> None:
+    """``exists``, in the epoch that this node gave it: it is its own."""
+    record = LossyRecord(unanswered=1.0)
+    async with node_on(record) as node:
+        asked = asyncio.create_task(create(node, name="mine", key=key))
+        await until(lambda: record.appended)
+        record.unanswered = 0.0
+        answer = await asked
+        assert (answer["seq"], "duplicate" in answer) == (1, False)
+        assert node.contexts.live["c"].replica.state.document["name"] == "mine"
+        assert await record.end("c") == (node.contexts.live["c"].replica.position, node.contexts.live["c"].tip)
+
+
+async def test_a_try_after_one_that_was_stale_is_small() -> None:
+    """The less there is to work out, the sooner it is there: so no node starves."""
+    record, count = KeptAppends(), 100
+    async with node_on(record) as node:
+        await create(node)
+        live, other, answers = node.contexts.live["c"], Writer("c"), list[Any]()
+        loaded = await record.load("c")
+        assert loaded is not None
+        other.state, other.tip = loaded.state, loaded.tip
+        await other.write(record, put("/state/x", 1))  # a node that is alone does not hear of it
+        record.sent.clear()
+        for n in range(count):
+            node.contexts.submit(live, node.contexts.stamp(push(n), ANN), answers.append)
+        await until(lambda: len(answers) == count)
+        assert [len(append.entry.changes) for append in record.sent] == [count, FIRST_PIECE, count - FIRST_PIECE]
+        assert state_of(node) == {"x": 1, "l": list(range(count))}
+
+
+async def test_a_node_that_is_far_behind_reads_piece_by_piece_to_the_end() -> None:
+    """Also if nothing waits there that would be tried again."""
+    record = KeptAppends()
+    async with node_on(record) as node:
+        await create(node)
+        live, other = node.contexts.live["c"], Writer("c")
+        loaded = await record.load("c")
+        assert loaded is not None
+        other.state, other.tip = loaded.state, loaded.tip
+        for n in range(200):
+            await other.write(record, put("/state/x", n))
+        record.sent.clear()
+        await asyncio.wait_for(node.contexts.doubt(live), 5)
+        assert (live.replica.position, live.tip) == (other.position, other.tip)
+        assert len(record.sent) > 2
+        assert not any(append.entry.changes for append in record.sent)
+
+
+async def test_no_entry_id_has_two_contents() -> None:
+    """What is worked out again, after others' entries, is another entry."""
+    record = KeptAppends(random.Random(5), lost=0.1, unanswered=0.1)
+    async with node_on(record) as first, node_on(record) as second:
+        await create(first)
+        await second.contexts.open("c")
+
+        async def write(node: Node, name: str) -> None:
+            for n in range(1, 31):
+                await ok(node, push(f"{name}/{n}", key=f"{name}/{n}"))
+
+        await asyncio.gather(write(first, "a"), write(second, "b"), write(first, "c"), write(second, "d"))
+    contents: dict[str, list[Any]] = {}
+    for append in record.sent:
+        place = [append.entry.before, [(str(change.position), change.parts) for change in append.entry.changes]]
+        assert contents.setdefault(append.entry.id, place) == place
+    positions = [append.position for append in record.sent if append.entry.changes]
+    assert len({append.entry.id for append in record.sent}) > len(set(positions)), "nothing was worked out again"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -112,6 +239,15 @@ async def test_only_one_of_many_creations_wins() -> None:
             assert again["duplicate"]
 
 
+async def test_a_creation_that_is_asked_of_two_nodes_at_once_is_one() -> None:
+    """Who comes second finds the key in the context that is there."""
+    record = MemoryRecord()
+    async with node_on(record) as first, node_on(record) as second:
+        answers = await asyncio.gather(*(create(node, key="w/1") for node in (first, second)))
+        assert {(answer["epoch"], answer["seq"]) for answer in answers} == {(answers[0]["epoch"], 1)}
+        assert sorted("duplicate" in answer for answer in answers) == [False, True]
+
+
 async def test_a_removal_elsewhere_ends_it_here() -> None:
     record = MemoryRecord()
     async with node_on(record) as first, node_on(record) as second:
@@ -137,6 +273,29 @@ async def test_requests_wait_for_a_creation_that_is_under_way() -> None:
         answers = await asyncio.gather(*asked)
         assert [answer["seq"] for answer in answers] == [1, 2, 3, 4, 5, 6]
         assert state_of(node)["l"] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("wins", [True, False])
+async def test_nobody_sees_a_context_whose_creation_is_under_way(wins: bool) -> None:
+    """What others ask of it waits, and is about the context that the record has then."""
+    record = SlowRecord()
+    async with node_on(record) as node:
+        record.go.clear()
+        asked = asyncio.create_task(ask(node, Create(context="c", name="mine")))
+        await until(lambda: record.waiting)
+        assert list(node.contexts) == []
+        opening = asyncio.create_task(node.contexts.open("c"))
+        assert await node.broadcasts.broadcast("b", LogAdd(type="info"), None) == 0
+        assert not opening.done()
+        if not wins:
+            other = Writer("c").append(creation("c", "E1", name="another's"))
+            assert (await record.append_at_once(other)).outcome is Outcome.APPENDED
+        record.go.set()
+        assert isinstance(await asked, dict if wins else Exists)
+        live = await opening
+        assert live.replica.state.document["name"] == ("mine" if wins else "another's")
+        assert live.replica.state.log.length == 0
+        assert list(node.contexts) == [live]
 
 
 async def test_a_creation_that_is_refused_leaves_nothing() -> None:

@@ -26,6 +26,7 @@ from hub.core.requests import (
 )
 from hub.core.runs import active_run
 from hub.node import dispatch as dispatch_module
+from hub.node import mirroring as mirroring_module
 from hub.node import offers as offers_module
 from hub.node.node import Node
 from hub.node.settings import Settings
@@ -196,6 +197,23 @@ async def test_any_node_with_room_takes_what_waits(nodes: Nodes, a: Node, b: Nod
     await set_status(b, ref_of(worker.runs[1]), "finished")
     await notes(nodes, b, [])
     assert b.dispatch.runs == 0
+
+
+async def test_an_item_is_deleted_once_its_context_shows_a_run(nodes: Nodes, a: Node) -> None:
+    done, shown = nodes.record.done, list[Any]()
+
+    async def look(work: Work) -> None:
+        loaded = await nodes.record.load(work.context)
+        assert loaded is not None
+        shown.append(loaded.state.document["run"])
+        await done(work)
+
+    nodes.record.done = look  # type: ignore[method-assign]
+    await create(a, "c", agent="bot")
+    ref = await started(a, Worker("w"))
+    await until(lambda: not nodes.record._work._items["bot"])
+    [run] = shown
+    assert (run["id"], run["status"], run["node"]) == (ref.id, "starting", "a")
 
 
 async def test_many_messages_at_both_nodes_are_each_handled_once(nodes: Nodes, a: Node, b: Node) -> None:
@@ -649,6 +667,27 @@ async def test_a_run_of_a_node_that_lives_is_left_alone(nodes: Nodes, a: Node, b
     assert run["node"] == "a"
     others: Any = third.dispatch._runs
     assert len(others.ends) == 0
+
+
+@pytest.mark.parametrize("found", ["when it dies", "at a start"])
+async def test_hashes_that_a_dead_node_left_behind_are_written_by_one_node(
+    nodes: Nodes, a: Node, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    monkeypatch.setattr(mirroring_module, "STILL", 0.1)
+    others = [await nodes.join(name) for name in ("b", "c") if found == "when it dies"]
+    inside: Any = a.mirroring
+    inside._task.cancel()
+    await create(a, "x")
+    await nodes.kill(a)
+    if not others:
+        await nodes.record.leave("a")  # nobody knows of it any more
+        others = [await nodes.join("b")]
+
+    async def written() -> bool:
+        return await nodes.record.mirrored(["x"]) == [(1, {})]
+
+    await until(written)
+    assert [node.name for node in others if "x" in node.contexts.live] == ["b"]
 
 
 async def test_what_a_dead_node_was_about_to_offer_is_offered(nodes: Nodes, a: Node, b: Node) -> None:

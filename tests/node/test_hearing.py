@@ -90,6 +90,28 @@ async def test_a_context_that_was_live_before_the_other_node_came_is_followed(ne
             await until(lambda: all(positions(outbox) == [2] for outbox in outboxes.values()))
 
 
+async def test_what_is_live_is_followed_unless_a_node_is_alone(valkey: Connection, valkey_server: str) -> None:
+    async def followed() -> list[bytes]:
+        return sorted(await valkey.run("PUBSUB", "SHARDCHANNELS"))
+
+    async def are(expected: list[bytes]) -> bool:
+        return await followed() == expected
+
+    async with node_on(RedisRecord(valkey_server)) as first:
+        await create(first, "a")
+        await first.hearing.tell({"kind": "nothing"})
+        assert await followed() == []
+        async with node_on(RedisRecord(valkey_server)) as second:
+            assert await followed() == [b"hub:ctx:{a}:live"], "before the second one serves"
+            await create(second, "b")
+            await until(lambda: are([b"hub:ctx:{a}:live", b"hub:ctx:{b}:live"]))
+            await ok(second, Remove(context="b"))
+            await until(lambda: are([b"hub:ctx:{a}:live"]))
+        await first.presence.look()
+        await until(lambda: are([]))
+        await ok(first, incr("a"))
+
+
 @pytest.mark.usefixtures("only_heard")
 async def test_a_large_change_is_read_from_the_record(pair: tuple[Node, Node]) -> None:
     first, second = pair
@@ -125,6 +147,24 @@ async def test_a_message_that_was_lost_is_noticed_without_another_one(
     outbox = viewer_of(await second.contexts.open("c"))
     await ok(first, incr())
     await until(lambda: positions(outbox) == [2])
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_an_entry_that_does_not_fit_makes_the_node_read(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pair
+    await create(first)
+    outbox = viewer_of(await second.contexts.open("c"))
+    await until(lambda: not second.lag)
+    with monkeypatch.context() as deaf:
+        lost: list[int] = []
+        deaf.setattr(second.contexts, "heard", lambda live, epoch, last, entry: lost.append(last))
+        await ok(first, incr())
+        await until(lambda: lost)
+    assert positions(outbox) == []
+    await ok(first, incr())
+    await until(lambda: positions(outbox) == [2, 3])
 
 
 @pytest.mark.usefixtures("only_heard")

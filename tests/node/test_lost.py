@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hub.core.errors import HubError, KeyExpired
+from hub.core.errors import HubError, KeyExpired, Removed
 from hub.core.requests import Create
 from hub.fanout.room import Viewer
 from hub.node import contexts as contexts_module
@@ -18,8 +18,10 @@ from hub.node.node import Node
 from hub.record.memory import MemoryRecord
 from hub.record.memory_context import MemoryContext, Prepared
 from hub.record.plain import touched
+from hub.record.port import Outcome
 from hub.wire.messages import From, Subscribe
 from tests.node.support import KeptOutbox, LossyRecord, ask, create, node_on, ok, push
+from tests.record.writer import Writer, put
 from tests.support import until
 
 
@@ -97,6 +99,27 @@ async def test_answered_requests_come_back_after_a_rollback_and_viewers_are_told
         assert after == list(range(snapshot["seq"] + 1, live.replica.position.seq + 1))
 
 
+async def test_an_entry_that_does_not_name_the_one_a_node_holds_shows_a_loss() -> None:
+    """Though the record's end is past the node's: somebody went on from the backup."""
+    record = MemoryRecord()
+    async with node_on(record) as node:
+        await create(node)
+        for n in range(3):
+            await ok(node, push(n, key=f"w/{n}"))
+        live = node.contexts.live["c"]
+        epoch = live.replica.position.epoch
+        roll_back(record, "c", 3)
+        loaded, other = await record.load("c"), Writer("c")
+        assert loaded is not None
+        other.state, other.tip = loaded.state, loaded.tip
+        for n in range(5):
+            assert (await other.write(record, put("/state/x", n))).outcome is Outcome.APPENDED
+        assert other.position.seq > live.replica.position.seq
+        assert await equal([node], record) == [0, 1, 2]
+        assert live.replica.state.document["state"] == {"x": 4, "l": [0, 1, 2]}
+        assert live.replica.position.epoch != epoch
+
+
 async def test_each_node_brings_back_what_it_had_answered() -> None:
     record = MemoryRecord()
     async with three_on(record) as nodes:
@@ -129,12 +152,45 @@ async def test_a_flushed_context_is_written_anew_by_one_node_with_what_all_had_a
         assert again["duplicate"]
 
 
+async def test_a_context_that_is_written_anew_has_a_new_epoch() -> None:
+    """Positions that were told are not given out again, also where nobody else has it."""
+    record = MemoryRecord()
+    async with node_on(record) as node:
+        await create(node)
+        for n in range(3):
+            await ok(node, push(n))
+        before = node.contexts.live["c"].replica.position
+        flush(record)
+        await until(lambda: "c" in record._contexts)
+        assert await equal([node], record) == [0, 1, 2]
+        after = node.contexts.live["c"].replica.position
+        assert (after.epoch != before.epoch, after.seq) == (True, 1)
+
+
 async def test_a_node_that_was_away_for_long_takes_missing_as_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     record = MemoryRecord()
     async with node_on(record) as node:
         await create(node)
         monkeypatch.setattr(contexts_module, "UNSEEN", -1.0)
         flush(record)
+        await until(lambda: "c" not in node.contexts.live)
+        assert "c" not in record._contexts
+
+
+async def test_it_does_so_however_long_it_takes_to_read_what_the_comparison_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That comparison is over by then, and must not count as one that the node had made all the time."""
+    monkeypatch.setattr(contexts_module, "WAIT", 0.1)
+    record = LossyRecord()
+    async with node_on(record) as node:
+        await create(node)
+        inside: Any = node.contexts
+        record.lost = 1.0
+        inside._compared_at = long_ago = -1e9
+        flush(record)
+        await until(lambda: inside._compared_at > long_ago)
+        record.lost = 0.0
         await until(lambda: "c" not in node.contexts.live)
         assert "c" not in record._contexts
 
@@ -150,6 +206,28 @@ async def test_another_history_under_the_same_id_is_not_carried_over() -> None:
         await until(lambda: "c" not in first.contexts.live)
         await second.contexts.open("c")
         assert list_of(second) == []
+
+
+async def test_what_waits_for_a_context_that_was_removed_and_made_again_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that heard nothing of either finds out when it appends."""
+    monkeypatch.setattr(contexts_module, "COMPARE", 3600.0)
+    record = MemoryRecord()
+    async with node_on(record) as node:
+        await create(node)
+        await ok(node, push(1, key="w/1"))
+        live, outbox = node.contexts.live["c"], KeptOutbox()
+        live.audience.join(outbox, Viewer(patch=True, private=False, sees=lambda user: True))
+        again = Writer("c", "E2")
+        assert (await again.create(record, replace=True)).outcome is Outcome.APPENDED
+        answers = await asyncio.gather(*(ask(node, push(n, key=f"w/{n}")) for n in range(2, 5)))
+        assert [type(answer) for answer in answers] == [Removed] * 3
+        assert [change["parts"] for change in outbox.of("change")] == [[{"kind": "closed", "reason": "removed"}]]
+        assert "c" not in node.contexts.live
+        assert await record.end("c") == (again.position, again.tip), "nothing is carried over"
+        assert isinstance(await ask(node, push(5)), dict)
+        assert list_of(node) == [5]
 
 
 @pytest.mark.parametrize("seed", range(12))

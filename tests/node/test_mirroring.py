@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from typing import Any
+
+import pytest
 
 from hub.core.errors import HubError, Unavailable
 from hub.core.requests import Apply, Author, Create, Role, StateIncr
+from hub.node import mirroring as mirroring_module
 from hub.node.node import Node
+from hub.record.connection import Connection
 from hub.record.memory import MemoryRecord
-from hub.record.port import MirrorWrite
+from hub.record.port import MirrorWrite, Record
+from hub.record.redis import RedisRecord
+from tests.node.support import node_on
 from tests.support import until
 
 AUTHOR = Author("somebody", Role.OPERATOR)
@@ -37,7 +45,7 @@ async def incr(node: Node, id: str) -> None:
     assert not isinstance(answer, HubError)
 
 
-async def mirrored(record: MemoryRecord, id: str, seq: int) -> bool:
+async def mirrored(record: Record, id: str, seq: int) -> bool:
     [there] = await record.mirrored([id])
     return there is not None and there[0] == seq
 
@@ -75,3 +83,61 @@ async def test_a_record_that_was_away_gets_everything_when_it_is_back() -> None:
     await incr(node, "c")
     await until(lambda: mirrored(record, "c", 3))
     await node.close()
+
+
+class Writes:
+    """How often each of two nodes, which follow one context, wrote its hashes."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.of = [0 for _ in nodes]
+        for index, node in enumerate(nodes):
+            record: Any = node.record
+            record.mirror = partial(self._mirror, index, record.mirror)
+
+    async def _mirror(self, index: int, mirror: Any, writes: Sequence[MirrorWrite]) -> list[bool]:
+        self.of[index] += 1
+        return await mirror(writes)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def two(valkey: Connection, valkey_server: str) -> AsyncIterator[tuple[Node, Node]]:
+    """Nodes that have the context "c" live, and its hashes written."""
+    async with node_on(RedisRecord(valkey_server)) as first, node_on(RedisRecord(valkey_server)) as second:
+        await first.contexts.request(first.contexts.stamp(Create(context="c"), AUTHOR))
+        await until(lambda: mirrored(first.record, "c", 1))
+        await second.contexts.open("c")
+        await until(lambda: not second.lag)
+        yield first, second
+
+
+async def hears(node: Node, seq: int) -> None:
+    await until(lambda: node.contexts.live["c"].replica.position.seq == seq)
+
+
+async def test_the_node_that_appended_writes(two: tuple[Node, Node]) -> None:
+    first, second = two
+    writes = Writes(first, second)
+    for seq in range(2, 6):
+        await incr(first, "c")
+        await hears(second, seq)
+        await until(lambda seq=seq: mirrored(first.record, "c", seq))  # type: ignore[misc]
+    assert writes.of[1] == 0
+    await incr(second, "c")
+    await until(lambda: mirrored(first.record, "c", 6))
+    assert writes.of[1] == 1
+
+
+async def test_another_node_writes_what_stands_still(two: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that appended does not come to it."""
+    first, second = two
+    still = 0.3
+    monkeypatch.setattr(mirroring_module, "STILL", still)
+    writes = Writes(second)
+    stuck: Any = first.mirroring
+    stuck._task.cancel()
+    began = asyncio.get_running_loop().time()
+    await incr(first, "c")
+    await hears(second, 2)
+    await until(lambda: mirrored(second.record, "c", 2))
+    assert asyncio.get_running_loop().time() - began >= still - mirroring_module.AHEAD
+    assert writes.of == [1]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import msgpack
 import pytest
 
 from hub.core.changes import ROOT, RecordEntry
 from hub.core.errors import Conflict, HubError, InvalidValue, NotFound, Overloaded, Unavailable
 from hub.core.position import Position
-from hub.record.connection import Connection
+from hub.record.connection import Connection, pairs
+from hub.record.memory import MemoryRecord
 from hub.record.packing import pack
 from hub.record.port import Append, MirrorWrite, Outcome, Record
 from hub.record.redis import RedisRecord
@@ -471,6 +473,21 @@ async def test_what_a_removal_leaves_expires(redis_record: RedisRecord, connecti
         assert 3500 < await connection.run("TTL", key) <= 3600
 
 
+async def test_what_a_removal_leaves_is_forgotten_in_memory() -> None:
+    now = 1_000_000.0
+    record, writer, other = MemoryRecord(clock=lambda: now), Writer(), Writer()
+    await writer.create(record)
+    await other.catch_up(record)
+    await writer.write(record, [{"kind": "closed", "reason": "removed"}])
+    now += 3599
+    assert (await other.write(record, put("/state/a", 1))).outcome is Outcome.REMOVED
+    assert len((await record.read("ctx1", other.position))[0]) == 1
+    now += 2
+    assert (await other.write(record, put("/state/a", 1))).outcome is Outcome.MISSING
+    with pytest.raises(NotFound):
+        await record.read("ctx1", other.position)
+
+
 async def test_entries_are_published_for_other_nodes(redis_record: RedisRecord, connection: Connection) -> None:
     from redis.asyncio import Redis
 
@@ -487,6 +504,27 @@ async def test_entries_are_published_for_other_nodes(redis_record: RedisRecord, 
     head, _, packed = message.partition(b"\n")
     assert (kind, channel, head.decode()) == (b"smessage", b"hub:ctx:{ctx1}:live", f"1 E1 1 {writer.tip} root")
     assert packed[:2] == b"\x92\x01"
+
+
+async def test_what_a_context_is_in_redis(redis_record: RedisRecord, connection: Connection) -> None:
+    """RECORD.md's table of keys, to the letter: other programs read it."""
+    writer = Writer("c1", "E1")
+    await writer.create(redis_record, name="ünï", state={"a": 1})
+    first = writer.tip
+    await writer.write(redis_record, put("/state/b", 2), put("/state/c", 3))
+    await redis_record.new_epoch("c1", "E1", "E2")
+    main = pairs(await connection.run("HGETALL", "hub:ctx:{c1}"))
+    ends = {name: main[name] for name in (b"epoch", b"last", b"tip", b"born", b"mirrored", b"name", b"running")}
+    assert ends == {
+        b"epoch": b"E2", b"last": b"3", b"tip": writer.tip.encode(), b"born": b"E1", b"mirrored": b"0",
+        b"name": "ünï".encode(), b"running": b"false",
+    }  # fmt: skip
+    created, changed = await connection.run("XRANGE", "hub:ctx:{c1}:changes", "-", "+")
+    assert [created[0], changed[0]] == [b"1-0", b"3-0"]
+    fields = pairs(changed[1])
+    assert (fields.pop(b"id"), fields.pop(b"before")) == (writer.tip.encode(), first.encode())
+    assert msgpack.unpackb(fields.pop(b"changes")) == [1, [put("/state/b", 2), put("/state/c", 3)]]
+    assert fields == {}
 
 
 async def test_who_was_behind_a_removal_is_told_how_it_came(record: Record) -> None:

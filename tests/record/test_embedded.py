@@ -156,6 +156,27 @@ async def test_killed_hub_takes_the_server_with_it_and_a_new_one_goes_on(
     assert await command(second.told["url"], "GET", "x") == b"kept"
 
 
+def open_files(pid: int) -> dict[int, str]:
+    return {int(fd.name): os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there it is told which files a process has")
+async def test_guard_and_server_have_the_lock_and_nothing_else_of_the_hub(
+    hubs: Callable[[Path], Hub], tmp_path: Path
+) -> None:
+    told = hubs(tmp_path).told
+    pids = [told[name] for name in ("hub", "guard", "server")]
+    assert len({os.getsid(pid) for pid in pids}) == 3, "sessions of their own: no terminal's signal takes them"
+    hub, guard, server = (open_files(pid) for pid in pids)
+    lock, log = (str(tmp_path / "valkey" / name) for name in ("server.lock", "valkey.log"))
+    for files in (guard, server):
+        assert lock in files.values(), "the next server must wait for the end of this one"
+        assert [files[1], files[2]] == [log, log]
+        assert not {hub[0], hub[1]} & {*files.values()}, "who reads the hub's output hears of its end"
+    assert server[0] == "/dev/null"
+    assert lock not in hub.values()
+
+
 async def test_a_new_hub_may_start_at_once_after_a_kill(hubs: Callable[[Path], Hub], tmp_path: Path) -> None:
     for count in range(1, 5):
         hub = hubs(tmp_path)

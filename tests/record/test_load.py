@@ -126,32 +126,35 @@ async def test_a_stream_is_trimmed_only_past_what_every_field_has(
 
 
 async def test_loading_while_the_hashes_move(redis_record: RedisRecord) -> None:
-    """A load between two steps of which the hashes are written is done again."""
+    """A load between two steps of which the hashes are written is done again, the third time in one step."""
     writer, mirror = Writer(), MirrorState()
     await writer.create(redis_record)
     assert writer.last is not None
     mirror.note(writer.last.entry.changes[0], 0.0)
     original = redis_record._connection.many
-    moves = 0
+    moves, moving, steps = 0, False, list[bool]()
 
     async def many(commands: object, **options: object) -> object:
-        nonlocal moves
+        nonlocal moves, moving
         answer = await original(commands, **options)  # type: ignore[arg-type]
-        if moves < 5 and not options.get("atomic"):
-            moves += 1
+        if not moving:
+            steps.append(bool(options.get("atomic")))
+        if not moving and not options.get("atomic"):
+            moves, moving = moves + 1, True
             await writer.write(redis_record, put("/state/n", moves))
             assert writer.last is not None
             mirror.note(writer.last.entry.changes[0], float(moves))
             write = mirror.write(writer.state, moves + 0.5)
             assert write is not None
             mirror.wrote((await redis_record.mirror([write]))[0], float(moves))
+            moving = False
         return answer
 
     redis_record._connection.many = many  # type: ignore[method-assign,assignment]
     loaded = await redis_record.load("ctx1")
     assert loaded is not None
     assert everything(loaded.state) == everything(writer.state)
-    assert moves >= 2
+    assert steps == [False, False, False, False, True], "hashes and stream, twice; then all at once"
 
 
 @pytest.mark.parametrize(

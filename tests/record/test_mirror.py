@@ -97,6 +97,15 @@ def test_a_large_field_waits_until_its_changes_are_as_large_or_it_is_quiet() -> 
     assert "more" in live.hashes["state"]["big"]
 
 
+@pytest.mark.parametrize(("size", "held"), [(8_100, {}), (8_300, {"state/f": 1})])
+def test_more_than_8_kb_is_large(size: int, held: dict[str, int]) -> None:
+    live = Live(state={"f": {"text": "x" * size}})
+    live.change(1.0, *put("/state/f/n", 1), *put("/state/other", 1))
+    write = live.write(1.11)
+    assert write is not None
+    assert write.held == held
+
+
 def test_a_large_field_that_is_set_anew_is_written_like_a_small_one() -> None:
     live = Live(state={"big": "x" * 50_000})
     live.change(1.0, *put("/state/big", "y" * 20_000))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from hub.core.errors import StartError, Unavailable
 from hub.record.memory import MemoryRecord
 from hub.record.redis import RedisRecord
+from hub.record.server_check import check_server
 from hub.record.valkey import server_binary
 from tests.record.servers import running
 from tests.record.writer import Writer
@@ -54,6 +56,45 @@ async def test_other_durabilities(settings: list[str], durability: str) -> None:
 async def test_a_policy_that_drops_keys_is_refused(policy: str) -> None:
     with running(server_binary(), f"maxmemory-policy {policy}") as url:
         assert "noeviction" in await refused(url)
+
+
+class Says:
+    """A server that says of itself what a test wants."""
+
+    address = "redis://somewhere"
+
+    def __init__(self, **info: str) -> None:
+        self.info = "".join(f"{name}:{value}\r\n" for name, value in info.items()).encode()
+
+    async def run(self, *words: str) -> Any:
+        return self.info if words == ("INFO",) else []
+
+
+OLD_REDIS = {"redis_version": "6.2.14"}
+REDIS = {"redis_version": "7.0.0"}
+OLD_VALKEY = {"redis_version": "7.2.4", "valkey_version": "7.2.9"}
+VALKEY = {"redis_version": "7.2.4", "valkey_version": "8.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("info", "what"),
+    [
+        (OLD_REDIS, r"Redis 6\.2\.14: the hub needs Redis 7 or Valkey 8"),
+        (OLD_VALKEY, r"Valkey 7\.2\.9: the hub needs"),
+        (REDIS | {"redis_mode": "cluster"}, "cluster"),
+        (VALKEY | {"server_mode": "cluster"}, "cluster"),
+    ],
+)
+async def test_old_versions_and_clusters_are_refused(info: dict[str, str], what: str) -> None:
+    server: Any = Says(**info)
+    with pytest.raises(StartError, match=what):
+        await check_server(server)
+
+
+@pytest.mark.parametrize("info", [REDIS, VALKEY])
+async def test_the_oldest_that_will_do(info: dict[str, str]) -> None:
+    server: Any = Says(**info)
+    assert await check_server(server) == "unknown", "some servers do not tell their settings"
 
 
 async def test_a_wrong_password_is_said_without_the_password() -> None:

@@ -82,6 +82,24 @@ async def test_from_message_to_finish(people: People, op: Client) -> None:
     assert worker.controls == []
 
 
+async def test_a_message_is_offered_before_it_is_kept(people: People, op: Client) -> None:
+    """What must be found later is written first: a crash in between leaves an item too many, not a message unheard."""
+    record: Any = people.server.node.record
+    offer, append, written = record.offer, record.append, list[str]()
+
+    async def offering(agent: str, context: str) -> None:
+        await offer(agent, context)
+        written.append(f"{context} for {agent}")
+
+    async def appending(appends: Any) -> Any:
+        written.extend(one.context for one in appends)
+        return await append(appends)
+
+    record.offer, record.append = offering, appending
+    await op.ok("message", context="c", text="hello")
+    assert written == ["c for bot", "c"]
+
+
 async def test_capacity(people: People, op: Client) -> None:
     for n in range(5):
         await op.ok("context.create", id=f"c{n}", agent="bot")

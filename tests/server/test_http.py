@@ -17,6 +17,7 @@ from hub import __version__
 from hub.core.errors import Unavailable
 from hub.core.requests import Role
 from hub.node.settings import Settings
+from hub.record.memory import MemoryRecord
 from hub.server import http, load
 from tests.clients import People, refusal, serving
 from tests.support import until
@@ -60,6 +61,13 @@ async def test_health(people: People, web: aiohttp.ClientSession, monkeypatch: p
     async with web.get("/healthz") as answer:
         assert answer.status == 503
         assert (await answer.json())["status"] == "degraded"
+
+
+async def test_health_says_what_an_answered_change_survives(everywhere: People) -> None:
+    in_memory = isinstance(everywhere.server.node.record, MemoryRecord)
+    async with aiohttp.ClientSession(everywhere.server.url) as web, web.get("/healthz") as answer:
+        durability = (await answer.json())["record"]["durability"]
+    assert durability == ("memory" if in_memory else "aof always")
 
 
 async def test_a_node_that_does_not_hear_the_others_is_not_well(
