@@ -129,6 +129,15 @@ class Node:
         await self.record.close()
 
     @property
+    def agents(self) -> list[str]:
+        """Names of the agents that are served now: here, and at other nodes by their last beats."""
+        names, others = set(self.dispatch.agents), self.presence.others
+        for row in self.presence.rows() if others else ():
+            if row["name"] in others:
+                names.update(row["info"].get("agents", ()))
+        return sorted(names)
+
+    @property
     def degraded(self) -> bool:
         """Whether the record is away."""
         return self.contexts.away_since is not None

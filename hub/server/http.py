@@ -126,7 +126,7 @@ class Http:
             "record": {"durability": self._node.record.durability},
             "contexts": sum(1 for _ in self._node.contexts),
             "connections": self._connections(),
-            "agents": self._node.dispatch.agents,
+            "agents": self._node.agents,
         }
         try:
             if self._node.degraded:

@@ -109,7 +109,7 @@ class Sockets:
             "server_time": iso(self._node.clock()),
             "role": str(session.identity.role),
             "sub": session.identity.sub,
-            "agents": self._node.dispatch.agents,
+            "agents": self._node.agents,
             "degraded": self._node.degraded,
             "limits": {
                 "message_bytes": settings.message_bytes,

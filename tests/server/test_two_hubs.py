@@ -11,7 +11,7 @@ import pytest
 
 from hub.core.requests import Role
 from hub.server.auth import Tokens
-from tests.clients import Client
+from tests.clients import Client, health
 from tests.support import until
 from tests.trials.nodes import SECRET, Nodes
 
@@ -161,3 +161,18 @@ async def _length_is(client: Client, length: int) -> bool:
 
 def _has(client: Client, changes: int) -> bool:
     return len(client.of("change")) >= changes
+
+
+async def test_agents_are_those_of_all_nodes(people: People) -> None:
+    """Hello and health name them wherever they are served."""
+    worker = await people.join(1, "op", Role.OPERATOR)
+    await worker.ok("agent.serve", agent="far", capacity=1)
+
+    async def known(there: bool) -> bool:
+        return [("far" in (await health(node.url))[1]["agents"]) for node in people.hubs.all] == [there, there]
+
+    await until(lambda: known(True), "both to know")
+    beside = await people.join(0, "op", Role.OPERATOR)
+    assert "far" in (await beside.next("hello"))["agents"]
+    await worker.close()
+    await until(lambda: known(False), "both to know that it went")

@@ -267,7 +267,7 @@ async def test_a_run_outlives_its_node(nodes: Nodes, viewers: Viewers) -> None:
             await ctx.flush()
 
         serving = asyncio.create_task(agent.serve())
-        serves = await until(lambda: _serving(nodes), "a node that knows of the agent") - 1
+        serves = await until(lambda: _serving(nodes, client.hello["node"]), "a node that knows of the agent") - 1
         other = viewers.ops[1 - serves]
         await other.ok("message", context="c", text="work")
         await asyncio.wait_for(began.wait(), 20)
@@ -287,10 +287,11 @@ async def test_a_run_outlives_its_node(nodes: Nodes, viewers: Viewers) -> None:
         await asyncio.gather(serving, return_exceptions=True)
 
 
-async def _serving(nodes: Nodes) -> int:
-    """Which node the agent is served at, counted from 1; 0: none yet."""
+async def _serving(nodes: Nodes, name: str) -> int:
+    """Which node has this name, counted from 1; 0 while the agent is not served."""
     for number, node in enumerate(nodes.all, 1):
-        if "bot" in (await health(node.url))[1]["agents"]:
+        body = (await health(node.url))[1]
+        if body["node"] == name and "bot" in body["agents"]:
             return number
     return 0
 
