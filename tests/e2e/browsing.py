@@ -83,10 +83,11 @@ async def tab(
     script: str = "",
     width: int = 1280,
     height: int = 800,
+    touch: bool = False,
 ) -> AsyncIterator[Tab]:
     """A page of the hub, opened with the operator's token. ``url``: another way to the hub; ``script`` runs before the page's
-    own."""
-    context = await chromium.new_context(viewport={"width": width, "height": height})
+    own; ``touch``: a finger instead of a mouse."""
+    context = await chromium.new_context(viewport={"width": width, "height": height}, has_touch=touch, is_mobile=touch)
     page = await context.new_page()
     if script:
         await page.add_init_script(script)

@@ -369,11 +369,29 @@ test("a search reads further pages until enough sessions match, or there are no 
   expect(sessions.shown.value.map(({ name }) => name)).toEqual(["one", "other", "a rare one"]);
 });
 
-test("why a message waits", () => {
-  expect(whyUntaken(true, "demo", [])).toBe("The session is paused.");
-  expect(whyUntaken(false, null, ["demo"])).toContain("no agent");
-  expect(whyUntaken(false, "other", ["demo"])).toContain("No agent called other is connected");
-  expect(whyUntaken(false, "demo", ["demo"])).toContain("has not taken it");
+describe("why a message waits", () => {
+  const waiting = { paused: false, agent: "echo", served: ["demo", "echo"], count: 1, long: false };
+
+  test("a paused session says so, whoever is connected", () => {
+    expect(whyUntaken({ ...waiting, paused: true, served: [] })).toBe("The session is paused.");
+  });
+
+  test("an agent that is not connected is named at once", () => {
+    expect(whyUntaken({ ...waiting, agent: "nobody" })).toBe("No agent “nobody” is connected. The message waits for it.");
+    expect(whyUntaken({ ...waiting, agent: "nobody", count: 2 })).toBe("No agent “nobody” is connected. The messages wait for it.");
+  });
+
+  test("one that is connected has some seconds to take it", () => {
+    expect(whyUntaken(waiting)).toBeNull();
+    expect(whyUntaken({ ...waiting, long: true })).toBe("The agent “echo” has not taken it yet.");
+    expect(whyUntaken({ ...waiting, long: true, count: 3 })).toBe("The agent “echo” has not taken the first yet.");
+  });
+
+  test("of the hub's default agent the page knows no name", () => {
+    expect(whyUntaken({ ...waiting, agent: null, served: [] })).toBe("No agent is connected. The message waits for the hub's default agent.");
+    expect(whyUntaken({ ...waiting, agent: null })).toBeNull();
+    expect(whyUntaken({ ...waiting, agent: null, long: true })).toBe("The hub's default agent has not taken it yet.");
+  });
 });
 
 test("names come from the first line that says something", () => {

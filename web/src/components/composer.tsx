@@ -10,8 +10,8 @@ import { memo } from "./memo";
 
 /** A pasted text longer than this becomes a file. */
 const LONG_PASTE = 64 * 1024;
-/** On a keyboard of glass Enter makes a new line: there is no Shift+Enter, and the button is near. */
-const TOUCH = "(hover: none) and (pointer: coarse)";
+/** On a keyboard of glass Enter makes a new line: there is no Shift+Enter, and the button is near. And no file is dropped with a finger. */
+export const TOUCH = "(hover: none) and (pointer: coarse)";
 
 interface ComposerProps {
   draft: Draft;

@@ -1,7 +1,7 @@
 /** The start: nothing is open yet, and a first message makes a session. */
 import { useSignal } from "@preact/signals";
 import { useApp } from "./context";
-import { Composer } from "./composer";
+import { Composer, TOUCH } from "./composer";
 import { IconButton } from "./button";
 import { Logo } from "./icons";
 
@@ -28,11 +28,12 @@ function Start() {
   const agents = app.agents;
   const chosen = useSignal<string | null>(null);
   const agent = chosen.value !== null && agents.includes(chosen.value) ? chosen.value : (agents[0] ?? "demo");
+  const placeholder = matchMedia(TOUCH).matches ? "Write to the agent" : "Write to the agent, or drop a file here";
   return (
     <>
       <h1>What should be looked at?</h1>
       <p>Paste or attach a text, a CSV or a server log, and watch the agent work through it. Or open a session from the list.</p>
-      <Composer draft={app.draft(null)} placeholder="Write to the agent, or drop a file here" autofocus onSend={(first) => app.create(agent, first)}>
+      <Composer draft={app.draft(null)} placeholder={placeholder} autofocus onSend={(first) => app.create(agent, first)}>
         {agents.length > 1 && (
           <select aria-label="Agent" value={agent} onChange={(event) => { chosen.value = event.currentTarget.value; }}>
             {agents.map((name) => <option key={name} value={name}>{name}</option>)}

@@ -45,28 +45,52 @@ const PendingBubble = memo(function PendingBubble({ message }: { message: Pendin
   );
 });
 
-/** A message that nobody takes for so long, in milliseconds, is worth a word. */
+/** A message that nobody takes for so long, in milliseconds, is worth a word even if its agent is connected. */
 const UNTAKEN = 6_000;
 
-export function whyUntaken(paused: boolean, agent: string | null, served: readonly string[]): string {
-  if (paused) return "The session is paused.";
-  if (agent === null) return "This session has no agent; the messages are kept.";
-  return served.includes(agent) ? `The agent ${agent} has not taken it yet.` : `No agent called ${agent} is connected; the messages are kept.`;
+export interface Waiting {
+  readonly paused: boolean;
+  /** Whom the messages are for; null is the hub's default agent, whose name the page does not know. */
+  readonly agent: string | null;
+  /** Names of the agents that are connected. */
+  readonly served: readonly string[];
+  readonly count: number;
+  /** They wait for longer than an agent with room needs to take one. */
+  readonly long: boolean;
 }
 
-/** Why the first message still waits, if it waits for long. */
-function Untaken({ session, first }: { session: SessionModel; first: string }) {
-  const long = useSignal(false);
+/** Why messages wait; null while there is nothing to say. */
+export function whyUntaken({ paused, agent, served, count, long }: Waiting): string | null {
+  if (paused) return "The session is paused.";
+  const wait = count === 1 ? "The message waits" : "The messages wait";
+  if (agent === null && served.length === 0) return `No agent is connected. ${wait} for the hub's default agent.`;
+  if (agent !== null && !served.includes(agent)) return `No agent “${agent}” is connected. ${wait} for it.`;
+  const first = count === 1 ? "it" : "the first";
+  return long ? `${agent === null ? "The hub's default agent" : `The agent “${agent}”`} has not taken ${first} yet.` : null;
+}
+
+/** Why the first message still waits. Agents come and go: the hub is asked at once, and again while it waits. */
+function Untaken({ session, first, count }: { session: SessionModel; first: string; count: number }) {
+  const asked = useSignal<"never" | "once" | "again">("never");
   const app = useApp();
   const idle = !session.running.value;
   useEffect(() => {
-    long.value = false;
+    asked.value = "never";
     if (!idle) return;
-    const timer = setInterval(() => void app.askForAgents().then(() => { long.value = true; }), UNTAKEN);
-    return () => clearInterval(timer);
+    let over = false;
+    const ask = (then: "once" | "again"): void => void app.askForAgents().then(() => { if (!over) asked.value = then; });
+    ask("once");
+    const timer = setInterval(() => ask("again"), UNTAKEN);
+    return () => {
+      over = true;
+      clearInterval(timer);
+    };
   }, [first, idle]);
-  if (!idle || !long.value) return null;
-  return <p class="untaken" role="status">{whyUntaken(session.paused.value === true, session.document.value?.agent ?? null, app.served.value)}</p>;
+  if (!idle || asked.value === "never" || app.link.value.kind !== "online") return null;
+  const why = whyUntaken({
+    paused: session.paused.value === true, agent: session.document.value?.agent ?? null, served: app.served.value, count, long: asked.value === "again",
+  });
+  return why && <p class="untaken" role="status">{why}</p>;
 }
 
 export function Queue({ session }: { session: SessionModel }) {
@@ -83,7 +107,7 @@ export function Queue({ session }: { session: SessionModel }) {
           </button>
         )}
       </header>
-      <Untaken session={session} first={items[0]?.id ?? ""} />
+      <Untaken session={session} first={items[0]?.id ?? ""} count={items.length} />
       <ol>{items.map((item, at) => <QueueRow key={item.id} item={item} first={at === 0} session={session} />)}</ol>
     </section>
   );
