@@ -11,11 +11,18 @@ from hub.core.errors import StartError
 from hub.core.limits import Limits
 from hub.node.settings import Settings
 
+LEAST_KEPT = 60.0
+"""Seconds that a session is kept at least: a node that uses it may be held up for some."""
+
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     """The settings with what the environment says. Raises StartError that names the variable."""
     settings, limits = Settings(), Limits()
     changes = _changes(settings, "HUB_", environment)
+    if 0 < changes.get("keep_sessions", 0) < LEAST_KEPT:
+        raise StartError(
+            f"HUB_KEEP_SESSIONS takes 0 (for ever) or at least {LEAST_KEPT:g} seconds: less could take one in use"
+        )
     return replace(settings, limits=replace(limits, **_changes(limits, "HUB_LIMITS_", environment)), **changes)
 
 

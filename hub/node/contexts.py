@@ -8,7 +8,7 @@ import logging
 import secrets
 import time as clock
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hub.core.changes import ROOT, Change, Part, RecordEntry
 from hub.core.errors import Exists, HubError, NotFound, Unavailable
@@ -19,8 +19,8 @@ from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
 from hub.fanout.ring import Budget
-from hub.node.live import Answer, Done, EntryIds, LiveContext, Settled, Watcher
-from hub.node.tasks import end_tasks
+from hub.node.live import Answer, Done, EntryIds, LiveContext, Settled, Waiting, Watcher
+from hub.node.tasks import Background, end_tasks
 from hub.record.port import Append, Appended, Outcome, Record
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ MOST_APPENDS = 4
 WORTH_ANOTHER = 32
 """Contexts that must wait for a second one: small ones cost more than they gain."""
 YIELD = 0.005
-"""Seconds in which another writer goes first that was stale."""
+"""Seconds in which another writer goes first that was stale; it need not take as long."""
 COMPARE = 5.0
 """Seconds between two comparisons of all ends: the last message of a context can be missed without a gap showing."""
 ENDS = 500
@@ -82,6 +82,7 @@ class Contexts:
         self._tasks: list[asyncio.Task[None]] = []
         self._compared_at = 0.0
         self._loss: asyncio.TimerHandle | None = None
+        self._background = Background("creations")
         self._in_doubt: dict[LiveContext, tuple[float, asyncio.Future[None]]] = {}
 
     def start(self) -> None:
@@ -106,6 +107,7 @@ class Contexts:
         self._ended = True
         if self._loss is not None:
             self._loss.cancel()
+        await self._background.end()
         await end_tasks([*self._appending, *self._tasks])
 
     # which are live
@@ -167,6 +169,8 @@ class Contexts:
     def heard(self, live: LiveContext, epoch: str, last: int, entry: RecordEntry | None) -> None:
         """An entry of a followed context, from whoever appended it."""
         live.heard(epoch, last, entry)
+        if live.rest is not None:  # the other writer has had its turn
+            self._after_append(live)
         if live.doubted:
             self.doubt(live)
 
@@ -192,21 +196,20 @@ class Contexts:
 
     async def compare(self, lives: Iterable[LiveContext]) -> None:
         """Doubt those whose end is another in the record, and wait until they have read what is missing. Raises Unavailable."""
-        waiting = [live for live in lives if live.closed is None]
-        doubts = [self.doubt(live) for live in waiting if live.in_flight]  # what comes next tells, or a comparison
+        waiting, doubts = list(lives), []
         for first in range(0, len(waiting), ENDS):
-            ends = {
-                live.id: (live, live.replica.position, live.tip)
-                for live in waiting[first : first + ENDS]
-                if live.closed is None and live.created is None and not live.in_flight
-            }
+            ends: dict[str, LiveContext] = {}
+            for live in waiting[first : first + ENDS]:
+                if live.in_flight:
+                    doubts.append(self.doubt(live))  # what comes next tells, or a comparison
+                elif live.closed is None and live.created is None:
+                    ends[live.id] = live
             if not ends:
                 continue
-            for id in await self._record.differ([(id, at, tip) for id, (_, at, tip) in ends.items()]):
-                live, at, tip = ends[id]
-                if live.closed is None and (live.replica.position, live.tip) == (at, tip):  # else it went on meanwhile
-                    live.unseen = self._may_be_removed(live)
-                    doubts.append(self.doubt(live))
+            for id in await self._record.differ([(id, live.replica.position, live.tip) for id, live in ends.items()]):
+                # Even if it went on meanwhile: by what it heard it need not have come to the end.
+                ends[id].unseen = self._may_be_removed(ends[id])
+                doubts.append(self.doubt(ends[id]))
         if doubts:
             await asyncio.wait(doubts, timeout=WAIT)  # one that cannot be read must not hold up the others
 
@@ -335,12 +338,15 @@ class Contexts:
             for live in group:
                 yields, live.yields = live.yields, False
                 if yields:
-                    asyncio.get_running_loop().call_later(YIELD, self._after_append, live)
+                    live.rest = asyncio.get_running_loop().call_later(YIELD, self._after_append, live)
                 else:
                     self._after_append(live)
 
     def _after_append(self, live: LiveContext) -> None:
         live.ready = False
+        if live.rest is not None:
+            live.rest.cancel()
+            live.rest = None
         if live.closed is None and not live.idle:
             self._make_ready(live)
         if not live.doubted and not live.in_flight:
@@ -428,15 +434,9 @@ class Contexts:
         if live.created is not None and not (loaded and loaded.tip == live.last_entry):
             requests = live.hand_over()
             live.close("exists")
-            try:
-                there = await self.open(live.id)
-            except HubError as error:
-                for waiting in requests:
-                    waiting.done(error)
-                return
-            for waiting in requests:
-                there.submit(*waiting)
-            self._make_ready(there)
+            self._background.run(
+                self._hand(requests)
+            )  # they may wait for a creation, which waits for this append's end
         elif loaded is not None and loaded.state.exists and loaded.born == live.born:
             same = loaded.state.position.epoch == epoch
             live.start_over(loaded, "too_far_behind" if same else "epoch_changed")
@@ -444,6 +444,21 @@ class Contexts:
             await self._write_anew(live)
         else:
             live.close("removed")
+
+    def create(self, waiting: Waiting) -> None:
+        """Let a creation wait for the context that takes the place of one that was in its way."""
+        self._background.run(self._hand([waiting]))
+
+    async def _hand(self, requests: Sequence[Waiting]) -> None:
+        """Let requests wait at the context that is there now."""
+        for waiting in requests:
+            try:
+                live = await self.open_for(waiting.request)
+            except HubError as error:
+                waiting.done(error)
+            else:
+                live.submit(*waiting)
+                self._make_ready(live)
 
     def _lost(self) -> None:
         if self._loss is None:

@@ -7,6 +7,7 @@ all that are live here, and compares their ends, before it answers.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -39,10 +40,11 @@ class Hearing:
         self._following = record.follow(node, self, own=contexts.ids.prefix)
         self._followed: set[str] = set()
         self._company = False
-        self._new: dict[LiveContext, None] = {}  # to be compared
+        self._had_company = False  # one that is only taken for dead may append before it is heard again
+        self._new: dict[LiveContext, None] = {}  # confirmed, and not compared yet
         self._uncertain: set[str] = set()  # followed, and not confirmed and compared yet
         self._compared = asyncio.Event()
-        self._comparing = Upkeep("comparing contexts that are followed or asked for", self._compare_new)
+        self._comparing = Upkeep("comparing contexts that are followed now", self._compare_new)
         self._deaf_since: float | None = None
 
     async def start(self) -> None:
@@ -94,7 +96,7 @@ class Hearing:
 
     async def follow_all(self) -> None:
         """Another node is there: follow what is live here, from now on, and know where it ends. Bounded in time."""
-        self._company = True
+        self._company = self._had_company = True
         self._follow([id for id in self._contexts.live if id not in self._followed])
         waiting = set(self._uncertain)
         try:
@@ -108,9 +110,10 @@ class Hearing:
     async def catch_up(self, live: LiveContext) -> None:
         """Let a context stand where the record stands at some moment from now on, so that nobody who comes is shown less than
         another node has shown or answered. While the record is away it stays what it is."""
-        if self._company and self._contexts.away_since is None:
-            self._new[live] = None
-            await asyncio.wait({self._comparing.call()}, timeout=CATCH_UP_SECONDS)
+        if self._had_company and self._contexts.away_since is None:
+            with contextlib.suppress(TimeoutError, Unavailable):
+                async with asyncio.timeout(CATCH_UP_SECONDS):
+                    await self._contexts.compare([live])
 
     def alone(self) -> None:
         """No other node is there any more."""
@@ -156,7 +159,7 @@ class Hearing:
             again()
 
     async def _compare_new(self) -> None:
-        """Compare the ends of contexts that are followed, or were asked for, since the last time. Raises Unavailable."""
+        """Compare the ends of contexts that are followed since the last time. Raises Unavailable."""
         lives, self._new = self._new, {}
         try:
             await self._contexts.compare(lives)

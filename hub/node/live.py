@@ -16,7 +16,7 @@ from hub.core.errors import HubError, Internal, Overloaded, Removed, TooLarge, U
 from hub.core.limits import Limits
 from hub.core.position import Position
 from hub.core.replica import Pending, Replica
-from hub.core.requests import Request
+from hub.core.requests import Create, Request
 from hub.core.state import ContextState, DoesNotFit
 from hub.fanout.ring import Budget
 from hub.node.audience import Audience
@@ -88,6 +88,9 @@ class Watcher(Protocol):
     def take_answered(self, live: LiveContext) -> list[bytes]:
         """What was given to ``answered`` not long ago, oldest first; it is not kept any more."""
 
+    def create(self, waiting: Waiting) -> None:
+        """A creation waits that nothing is in the way of any more."""
+
     def gone(self, live: LiveContext, reason: str) -> None: ...
 
 
@@ -122,6 +125,8 @@ class LiveContext:
         """Whether it was given a new epoch because a client stood past its end."""
         self.yields = False
         """Whether another writer goes first once."""
+        self.rest: asyncio.TimerHandle | None = None
+        """Set while it does: this node goes on when that is over at the latest."""
         self._watcher = watcher
         self._ids = ids
         self._in_flight: _InFlight | None = None
@@ -456,7 +461,12 @@ class LiveContext:
         self.closed = reason
         error_for_all = error or Removed(f"context {self.id!r} was removed")
         for waiting in self.hand_over():
-            self._give(waiting, self._last_answer(waiting.request) or error_for_all)
+            answer = self._last_answer(waiting.request) or error_for_all
+            creates = isinstance(waiting.request.body, Create) and isinstance(answer, HubError)
+            if creates and reason == "removed" and self.created is None:
+                self._watcher.create(waiting)  # it found this context in its way, which is gone now
+            else:
+                self._give(waiting, answer)
         if self.created is not None:
             self.created.set_result(None)
             self.created = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hub.core.changes import Change
-from hub.core.errors import Unavailable
+from hub.core.errors import Overloaded, Unavailable
 from hub.node.contexts import Contexts
 from hub.node.live import LiveContext
 from hub.node.tasks import end_tasks
@@ -118,7 +118,7 @@ class Mirroring:
             ids[heapq.heappop(self._due)[1]] = None
         try:
             await self._write(list(ids))
-        except Unavailable:
+        except (Unavailable, Overloaded):  # it is away, or full
             await asyncio.sleep(0.2)
             for id in ids:
                 heapq.heappush(self._due, (self._now(), id))

@@ -16,9 +16,10 @@ from hub.node.contexts import Contexts
 from hub.node.dispatch import Dispatch
 from hub.node.hearing import Hearing
 from hub.node.listing import Listing
-from hub.node.live import LiveContext, touches_document
+from hub.node.live import LiveContext, Waiting, touches_document
 from hub.node.mirroring import Mirroring
 from hub.node.notices import Notices
+from hub.node.orders import Orders
 from hub.node.presence import Presence
 from hub.node.recent import Recent
 from hub.node.retention import Retention
@@ -63,6 +64,7 @@ class Node:
         self.broadcasts = Broadcasts(
             record, self.contexts, node=self.name, tell=self.hearing.tell, others=lambda: self.presence.others
         )
+        self.orders = Orders(self.name, self.hearing.tell)
         self.hearing.on_row = self.listing.told
         self.hearing.on_notice = self.notices.told
         self.hearing.on_told = self._told
@@ -86,8 +88,6 @@ class Node:
         """Called when the record goes away and when it is back."""
         self.info: Callable[[], dict[str, Any]] = dict
         """What this node tells the others of itself with each beat."""
-        self.on_drain: Callable[[float | None], object] = lambda seconds: None
-        """Called when this node is to drain, with the seconds that it has; None: as many as its settings say."""
         self.retention = Retention(record, self.contexts, self.settings.keep_sessions, clock)
         self.trimming = Trimming(self.contexts, self.settings.keep_entries)
         self.sleeping = Sleeping(
@@ -123,6 +123,7 @@ class Node:
         await self.contexts.close()
         await self.mirroring.close()
         await self.presence.close()
+        await self.orders.close()
         await self.hearing.close()
         await self.broadcasts.close()
         await self.notices.close()
@@ -133,8 +134,8 @@ class Node:
         """Names of the agents that are served now: here, and at other nodes by their last beats."""
         names, others = set(self.dispatch.agents), self.presence.others
         for row in self.presence.rows() if others else ():
-            if row["name"] in others:
-                names.update(row["info"].get("agents", ()))
+            if row["name"] in others and isinstance(agents := row["info"].get("agents"), list):
+                names.update(agent for agent in agents if isinstance(agent, str))
         return sorted(names)
 
     @property
@@ -181,6 +182,9 @@ class Node:
             for told in self.on_live:
                 told(live)
 
+    def create(self, waiting: Waiting) -> None:
+        self.contexts.create(waiting)
+
     def gone(self, live: LiveContext, reason: str) -> None:
         self._let_go(live)
         self.dispatch.closed(live)
@@ -201,19 +205,10 @@ class Node:
             live.owner = owner
             live.audience.expel(owner)
 
-    # what nodes tell each other
-
     def _told(self, message: dict[str, Any]) -> None:
-        match message:
-            case {"kind": "drain", "node": self.name, "seconds": float() | None as seconds}:
-                self.on_drain(seconds)
-            case _:
-                self.presence.told(message)
-                self.broadcasts.told(message)
-
-    async def tell_to_drain(self, node: str, seconds: float | None) -> None:
-        """Let another node drain. Raises Unavailable."""
-        await self.hearing.tell({"kind": "drain", "node": node, "seconds": seconds})
+        """A node told all nodes something."""
+        for part in (self.orders, self.presence, self.broadcasts):
+            part.told(message)
 
     def _record_lost(self) -> None:
         """Rows and notices may be gone with what the record lost."""

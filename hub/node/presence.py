@@ -16,7 +16,7 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from hub.core.errors import Unavailable
+from hub.core.errors import HubError, Unavailable
 from hub.node.machine import has_ended, this_process
 from hub.node.tasks import Background, end_tasks
 from hub.record.port import Beat, Record
@@ -67,6 +67,8 @@ class Presence:
         it is forgotten. Called again if it raises Unavailable."""
         self.on_late: Callable[[], None] = lambda: None
         """Called when this node's beats were so late that others may have taken it for dead."""
+        self.refused: str | None = None
+        """Why the record does not take this node's beats, such as one that is full."""
         self._record = record
         self._info = info
         self._every = every
@@ -139,7 +141,7 @@ class Presence:
 
     async def look(self) -> list[dict[str, Any]]:
         """The rows as the record has them now: one may have started a moment ago. While it is away, as they were."""
-        with contextlib.suppress(Unavailable):
+        with contextlib.suppress(HubError):
             await self._beat()
         return self.rows()
 
@@ -193,8 +195,10 @@ class Presence:
             await asyncio.sleep(self._every)
             try:
                 await self._beat()
-            except Unavailable:
+            except HubError as error:
                 self._watching = inf
+                if not isinstance(error, Unavailable):
+                    self._refuse(error.message)
             except Exception:
                 self._watching = inf
                 _log.exception("a beat")
@@ -203,10 +207,12 @@ class Presence:
         """Show that this node lives, and look at the others. Raises Unavailable."""
         began = self._now()
         beats = await self._record.beat(self.node, self._says())
-        now = self._now()
+        now, self.refused = self._now(), None
         if now - self._looked > self._late:
             if self._looked > -inf:
                 self.on_late()
+                self._here.clear()
+                self._background.run(self.say_hello())  # they may have stopped to follow what this node appends
             self._watching = now
         self._watching = min(self._watching, now)
         self._beats, self._looked = beats, now
@@ -223,6 +229,11 @@ class Presence:
             self._background.run(self.on_company())
         self._news.set()
 
+    def _refuse(self, why: str) -> None:
+        if self.refused is None:
+            _log.warning("this node cannot show that it lives: %s", why)
+        self.refused = why
+
     def _says(self) -> dict[str, Any]:
         return self._info() | {"beat": next(self._numbers), "process": self._process}
 
@@ -233,11 +244,11 @@ class Presence:
             other = self._others[name] = _Other(now, mark, lives=beat.age < self._dead_after and not ended)
         elif other.mark != mark:
             other.mark, other.seen, other.lives, other.buried = mark, now, True, False
-        missed = now - max(other.seen, self._watching)
-        if ended or (beat.age >= self._dead_after and missed >= self._dead_after - self._every):
+        missed = now - max(other.seen, self._watching)  # by this clock: the record's may be set, or be another server's
+        if ended or missed >= self._dead_after:
             other.lives = False
             if not other.buried:
-                _log.warning("node %s %s", name, "has ended" if ended else f"has not been seen for {beat.age:.0f} s")
+                _log.warning("node %s %s", name, "has ended" if ended else f"has not been seen for {missed:.0f} s")
                 other.buried = True
                 self._background.run(self._bury(name, other, missed))
 

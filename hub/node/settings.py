@@ -23,8 +23,8 @@ class Settings:
     idle: float = 600.0
     """Seconds after which a context that nothing uses leaves memory; it stays for 30 s after its last change."""
     keep_sessions: float = 0.0
-    """Seconds for which a session is kept that nothing uses, from when it left memory; then it is removed. 0: for ever. All
-    nodes on one record have the same."""
+    """Seconds for which a session is kept that nothing uses, from when it left memory; then it is removed. At least 60; 0: for
+    ever. All nodes on one record have the same."""
     keep_entries: int = 0
     """Entries of a log that are kept, the newest; a tenth more, and those that are being written to, may be there. 0: all."""
     message_bytes: int = 1_048_576

@@ -54,6 +54,7 @@ class Background:
         task = asyncio.get_running_loop().create_task(self._logged(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled before it began would warn
 
     async def end(self) -> None:
         """Cancel what is under way, and wait for its end."""

@@ -117,8 +117,8 @@ class Http:
                 app.router.add_get(f"/{file.name}", _file_handler(file))
 
     async def health(self, request: web.Request) -> web.Response:
-        """Whether this node serves. 503 while the record cannot be reached, while it does not hear other nodes, and while it
-        drains."""
+        """Whether this node serves. 503 while the record cannot be reached or takes no writes, while it does not hear other
+        nodes, and while it drains."""
         body: dict[str, Any] = {
             "status": "ok",
             "version": __version__,
@@ -132,6 +132,8 @@ class Http:
             if self._node.degraded:
                 raise Unavailable("the record is away")
             body["record"]["ping_ms"] = round(await self._node.record.ping() * 1000, 3)
+            if self._node.presence.refused is not None:
+                raise Unavailable(f"the record takes no writes: {self._node.presence.refused}")
             if self._node.deaf:
                 raise Unavailable("this node does not hear the others; what they do shows late")
         except Unavailable as error:
@@ -155,7 +157,7 @@ class Http:
         there = [row["name"] for row in await self._node.presence.look()]
         if name not in there:
             raise NotFound(f"there is no node {name!r}; there are: {', '.join(there)}")
-        await self._node.tell_to_drain(name, seconds)
+        await self._node.orders.drain(name, seconds)
         return web.json_response({"ok": True, "node": name})
 
     async def upload(self, request: web.Request) -> web.Response:

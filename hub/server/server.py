@@ -146,7 +146,7 @@ class HubServer:
         for path, server in self.sockets.servers.items():
             server.attach(app, path.strip("/"))
         self._drain = Drain(self.node, self.sockets)
-        self.node.on_drain = self._drain.ask
+        self.node.orders.on_drain = self._drain.ask
         app.on_response_prepare.append(add_headers)
         Http(self.node, tokens, lambda: self.sockets.count, self._drain).add_to(app)
         self._runner = web.AppRunner(

@@ -141,6 +141,7 @@ def test_settings_come_from_the_environment(tmp_path: Path) -> None:
         ("HUB_CONNECTIONS", "-1"),
         ("HUB_IDLE", "nan"),
         ("HUB_LIMITS_NAME", "1.5"),
+        ("HUB_KEEP_SESSIONS", "59"),
     ):
         with pytest.raises(StartError, match=name):
             settings_from({name: value})

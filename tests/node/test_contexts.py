@@ -13,7 +13,7 @@ from hub.core.errors import Exists, HubError, NotFound, Removed, Unavailable
 from hub.core.requests import Create, LogAdd, Remove
 from hub.fanout.room import Viewer
 from hub.node import contexts as contexts_module
-from hub.node.live import FIRST_PIECE
+from hub.node.live import FIRST_PIECE, LiveContext
 from hub.node.node import Node
 from hub.record.memory import MemoryRecord
 from hub.record.port import Append, Appended, Outcome
@@ -262,6 +262,45 @@ async def test_a_removal_elsewhere_ends_it_here() -> None:
         assert not second.contexts.live
         await create(first)
         assert isinstance(await ask(second, incr()), dict)
+
+
+async def test_a_creation_is_not_refused_because_of_what_was_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It found a context in its way that another node removes meanwhile."""
+    record = MemoryRecord()
+    async with node_on(record) as first, node_on(record) as second:
+        await create(first)
+        live = await second.contexts.open("c")
+        await until(lambda: not second.lag)
+        monkeypatch.setattr(LiveContext, "heard", lambda *told: None)
+        await ok(first, Remove(context="c"))
+        assert live.closed is None
+        answer = await create(second, name="new")
+        assert answer["seq"] == 1
+        assert second.contexts.live["c"].replica.state.document["name"] == "new"
+
+
+async def test_a_creation_begins_again_if_what_was_in_its_way_is_gone_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record = MemoryRecord()
+    async with node_on(record) as first, node_on(record) as second:
+        await create(first)
+        load, second_load = record.load, asyncio.Event()
+
+        async def removed_first(id: str) -> Any:
+            if not second_load.is_set() and id == "c" and "c" in second.contexts.live:
+                second_load.set()
+                await ok(first, Remove(context="c"))
+            return await load(id)
+
+        monkeypatch.setattr(record, "load", removed_first)
+        live = second.contexts.begin("c")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        request = second.contexts.stamp(Create(context="c", name="new"), ANN)
+        second.contexts.submit(live, request, answer.set_result)
+        assert (await asyncio.wait_for(answer, 5))["seq"] == 1
+        assert second_load.is_set()
+        assert second.contexts.live["c"].replica.state.document["name"] == "new"
 
 
 async def test_requests_wait_for_a_creation_that_is_under_way() -> None:

@@ -219,6 +219,52 @@ async def test_who_comes_while_the_record_is_away_is_shown_what_is_known(
     assert reply["seq"] == 1
 
 
+@pytest.mark.usefixtures("only_heard")
+async def test_who_comes_to_a_node_that_hears_old_entries_is_shown_the_newest(
+    pair: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It slept: what it was told meanwhile is heard while it compares."""
+    first, second = pair
+    await create(first)
+    live = await second.contexts.open("c")
+    hearing: Any = second.hearing
+    await until(lambda: not hearing._uncertain)
+    heard: list[tuple[str, int, RecordEntry | None]] = []
+    hear = LiveContext.heard
+
+    def kept(self: LiveContext, *told: Any) -> None:
+        heard.append(told) if self is live else hear(self, *told)
+
+    monkeypatch.setattr(LiveContext, "heard", kept)
+    for _ in range(4):
+        await ok(first, incr())
+    answer = await ok(first, incr())
+    await until(lambda: len(heard) == 5)
+    differ = second.record.differ
+
+    async def slow(ends: Any) -> Any:
+        found = await differ(ends)
+        hear(live, *heard.pop(0))
+        return found
+
+    monkeypatch.setattr(second.record, "differ", slow)
+    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    assert (await asked.answer(ContextGet(context="c")))["seq"] == answer["seq"]
+    assert len(heard) == 4
+
+
+@pytest.mark.usefixtures("only_heard")
+async def test_who_comes_to_a_node_that_takes_the_others_for_dead_is_shown_the_newest(pair: tuple[Node, Node]) -> None:
+    first, second = pair
+    await create(first)
+    await second.contexts.open("c")
+    await until(lambda: not second.lag)
+    second.hearing.alone()
+    answer = await ok(first, incr())
+    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    assert (await asked.answer(ContextGet(context="c")))["seq"] == answer["seq"]
+
+
 async def no_call(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     raise AssertionError(f"nobody is to be asked {name}")
 
@@ -280,7 +326,7 @@ async def test_every_node_gets_on_where_all_write_to_one_context(new_record: Cal
             share.append(min(done))
 
         await asyncio.wait_for(asyncio.gather(*(write(index) for index in range(3))), 60)
-        assert share[0] > count / 5, f"when the fastest had {count} the slowest had {share[0]}"
+        assert share[0] > count / 2, f"when the fastest had {count} the slowest had {share[0]}"
         await until(lambda: len({at(node) for node in nodes}) == 1)
         states: list[dict[str, Any]] = [node.contexts.live["c"].replica.state.document["state"] for node in nodes]
         assert [state["n"] for state in states] == [3 * count] * 3

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hub.core.errors import Unavailable
+from hub.core.errors import Overloaded, Unavailable
 from hub.node.machine import has_ended, this_process
 from hub.node.presence import Presence
 from hub.record.memory import MemoryRecord
@@ -142,6 +142,54 @@ async def test_a_new_one_serves_once_the_others_follow(there: Members) -> None:
     await hello
     assert [row["name"] for row in third.presence.rows()] == ["a", "b", "c"]
     assert (first.presence.is_first, third.presence.is_first) == (True, False)
+
+
+async def test_one_that_was_late_greets_the_others_again(there: Members) -> None:
+    """They may have taken it for dead, and follow what it appends no more."""
+    first, second = await there.join("a"), await there.join("b")
+    there.record.away = {"a"}
+    await until(lambda: second.presence.alone)
+    greeted = second.company
+    there.record.away = set()
+    await until(lambda: first.late)
+    await until(lambda: second.company > greeted)
+    assert second.presence.others == ["a"]
+
+
+async def test_a_death_is_seen_though_the_records_clock_was_set_back(
+    there: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beat = there.record.beat
+
+    async def young(node: str, info: dict[str, Any]) -> dict[str, Beat]:
+        return {name: Beat(0.0, beat.info) for name, beat in (await beat(node, info)).items()}
+
+    monkeypatch.setattr(there.record, "beat", young)
+    first, second = await there.join("a"), await there.join("b")
+    await second.die()
+    await until(lambda: [node for node, _ in first.dead] == ["b"])
+    assert first.presence.alone
+
+
+async def test_a_record_that_is_full_is_told_once_and_the_nodes_stay_known(
+    there: Members, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, _ = await there.join("a"), await there.join("b")
+    await beats(first, 2)
+    beat, refused = there.record.beat, 0
+
+    async def full(node: str, info: dict[str, Any]) -> dict[str, Beat]:
+        nonlocal refused
+        refused += 1
+        raise Overloaded("the record is full")
+
+    monkeypatch.setattr(there.record, "beat", full)
+    assert [row["name"] for row in await first.presence.look()] == ["a", "b"]
+    await until(lambda: refused > 8)
+    assert first.presence.refused == "the record is full"
+    assert len([text for text in caplog.messages if "cannot show that it lives" in text]) == 2, "once a node"
+    monkeypatch.setattr(there.record, "beat", beat)
+    await until(lambda: first.presence.refused is None)
 
 
 async def test_two_that_start_together_greet_each_other(there: Members) -> None:

@@ -63,6 +63,15 @@ async def test_health(people: People, web: aiohttp.ClientSession, monkeypatch: p
         assert (await answer.json())["status"] == "degraded"
 
 
+async def test_a_record_that_takes_no_writes_is_not_well(
+    people: People, web: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people.server.node.presence, "refused", "its memory is full")
+    async with web.get("/healthz") as answer:
+        assert answer.status == 503
+        assert (await answer.json())["reason"] == "the record takes no writes: its memory is full"
+
+
 async def test_health_says_what_an_answered_change_survives(everywhere: People) -> None:
     in_memory = isinstance(everywhere.server.node.record, MemoryRecord)
     async with aiohttp.ClientSession(everywhere.server.url) as web, web.get("/healthz") as answer:
