@@ -6,7 +6,8 @@ Answers come as RESP2 gives them (bytes, integers, lists): what a command's answ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import os
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -138,7 +139,7 @@ def translate(error: Exception, address: str) -> HubError:
     if isinstance(error, errors.OutOfMemoryError) or code == "OOM":
         return Overloaded(f"the record at {address} has no memory left: {error}")
     if isinstance(error, _UNREACHABLE):
-        return Unavailable(f"the record at {address} cannot be reached: {error}")
+        return Unavailable(f"the record at {address} cannot be reached ({reason_of(error)})")
     if isinstance(error, _NOT_NOW) or code in _AWAY:
         return Unavailable(f"the record at {address} does not serve now: {error}")
     return Internal(f"the record at {address} refused a command: {error}")
@@ -158,8 +159,27 @@ def address_of(url: str) -> str:
         parts = urlsplit(url)
     except ValueError as error:
         raise StartError(f"the Redis URL is none: {error}; it looks like redis://HOST:PORT/0") from None
+    if "://" not in url:
+        return url.rpartition("@")[2]
     place = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{place}{parts.path}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a server was not reached: the system's word for it, which redis-py wraps in sentences with the address, or else
+    what redis-py says."""
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.errno:
+            return (os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)).lower()
+    return str(error).rstrip(".")
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, what led to it, what led to that ..."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def pairs(flat: Sequence[Any]) -> dict[Any, Any]:
@@ -195,6 +215,7 @@ def _pool(kind: type[ConnectionPool], url: str, connect_seconds: float, **more: 
             **more,
         )
     except (ValueError, TypeError) as error:
+        why = "" if str(error).startswith("Redis URL must specify") else f": {error}"
         raise StartError(
-            f"{address_of(url)!r} is not a Redis URL (redis://HOST:PORT/0, rediss://..., unix:///PATH): {error}"
+            f"{address_of(url)!r} is not a Redis URL (redis://HOST:PORT/0, rediss://..., unix:///PATH){why}"
         ) from error

@@ -5,6 +5,7 @@ The files are copied first. Everything after the first damaged place is lost to 
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -62,7 +63,9 @@ def _fix(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m hub.record.repair", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("folder", metavar="DATA_DIR", type=Path, help="the data folder of a hub that does not run")
     try:
-        sys.stdout.write("\n".join(repair(Path(sys.argv[1]))) + "\n")
-    except (IndexError, StartError) as problem:
-        sys.exit(str(problem) if isinstance(problem, StartError) else "usage: python -m hub.record.repair DATA_DIR")
+        sys.stdout.write("\n".join(repair(parser.parse_args().folder)) + "\n")
+    except StartError as problem:
+        sys.exit(problem.message)

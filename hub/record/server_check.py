@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from redis.exceptions import AuthenticationError, ResponseError
+
 from hub.core.errors import HubError, StartError, Unavailable
-from hub.record.connection import Connection, pairs
+from hub.record.connection import Connection, causes, pairs, reason_of
 
 ANSWER_SECONDS: Final = 4.0
 """A server that does not answer at all within this is given up."""
@@ -42,10 +44,15 @@ async def _loaded_info(connection: Connection, progress: Progress | None) -> Inf
             async with asyncio.timeout(ANSWER_SECONDS):
                 info = parse_info(await connection.run("INFO"))
         except (HubError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {ANSWER_SECONDS:.0f} s"
+            cause = None if isinstance(error, TimeoutError) else error.__cause__
+            reason = reason_of(cause) if cause else "it says nothing"
+            if any(isinstance(one, ResponseError | AuthenticationError) for one in causes(error)):
+                raise StartError(
+                    f"the Redis at {connection.address} refuses the hub ({reason}): is --redis (HUB_REDIS_URL) right?"
+                ) from error
             raise StartError(
-                f"the Redis at {connection.address} cannot be used: {reason}. Is it running, and is the URL "
-                "(HUB_REDIS_URL) right? Without a URL the hub brings a server of its own"
+                f"no Redis answers at {connection.address} ({reason}). Is it running, and is --redis (HUB_REDIS_URL) "
+                "right? Without it the hub brings a server of its own"
             ) from error
         if info.get("loading", "0") == "0":
             return info

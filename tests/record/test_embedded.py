@@ -337,6 +337,14 @@ async def test_damage_in_the_middle_says_why_and_what_to_do(
     assert list((data / "valkey").glob("appendonlydir.damaged-*"))
 
 
+def test_repair_tells_how_it_is_used(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hub.record.repair"]
+    told = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert told.startswith("usage: python -m hub.record.repair [-h] DATA_DIR\n")
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.startswith(f"no record in {tmp_path}: ")) == (1, True)
+
+
 async def test_damaged_base_file(servers: Callable[..., EmbeddedServer], tmp_path: Path) -> None:
     server = servers()
     url = await server.start()
