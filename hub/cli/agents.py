@@ -57,12 +57,10 @@ def demo(
     if sample is not None:
         _write_sample(sample.expanduser(), lines, force)
         return
-    if files is not None and not files.is_dir():
-        raise InvalidRequest(f"--files {files}: there is no such folder")
+    folder = options.files_folder(files)
     from hub.cli.running import run_loop, set_up_logging
 
     set_up_logging(verbose=False)
-    folder = files.expanduser().absolute() if files is not None else None
     run_loop(_serve(find_target(url, token, data_dir), folder, name, capacity, pace, end_with_stdin))
 
 

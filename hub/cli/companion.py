@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Final, Self
 
-from hub.cli.console import say
+_log = logging.getLogger(__name__)
 
 SHORTEST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 15.0
@@ -66,13 +67,13 @@ class Companion:
             try:
                 code = await self._run()
             except OSError as error:
-                say(f"{self.name} cannot be started: {error.strerror}", "yellow")
+                _log.warning("%s cannot be started: %s", self.name, error.strerror)
                 code = -1
             if not self._comes_again(code):
                 return
             if loop.time() - started >= STEADY_SECONDS:
                 pause = self._pauses[0]
-            say(f"{self.name} ended ({how(code)}); it is started again in {pause:g} s", "yellow")
+            _log.warning("%s ended (%s); it is started again in %g s", self.name, how(code), pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 

@@ -4,17 +4,53 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from hub import __version__
 from hub.cli import agents, announcing, operating, reading, serving, talking, tokens, watching
 from hub.cli.console import prepare_output, print_error
 from hub.cli.options import examples
+from hub.cli.text import one_line
 from hub.core.errors import HubError
 
 RUN, LOOK, TALK, OPERATE = "Run", "Look", "Talk", "Operate"
+
+
+class _Command(TyperCommand):
+    """A command whose options say in our words what they take."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _what_it_takes(error)
+            raise
+
+
+def _what_it_takes(error: typer.BadParameter) -> str:
+    """Newer versions of typer check values with pydantic, and pass its words on."""
+    tell = getattr(error.__cause__, "errors", None)
+    if tell is None:
+        return error.message
+    found = tell()[0]
+    text, context = one_line(found["input"], 40), found.get("ctx", {})
+    match found["type"]:
+        case "greater_than_equal":
+            return f"takes {context['ge']:.10g} or more, not {text}"
+        case "less_than_equal":
+            return f"takes {context['le']:.10g} at most, not {text}"
+        case "int_parsing" | "int_from_float":
+            return f"takes a whole number, not {text}"
+        case "float_parsing":
+            return f"takes a number, not {text}"
+        case "bool_parsing":
+            return f"takes true or false, not {text}"
+        case _:
+            return str(context.get("error", found["msg"]))
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -113,6 +149,7 @@ app.add_typer(announcing.notice, name="notice", rich_help_panel=OPERATE)
 
 for _group in (app, agents.agent, announcing.notice):
     for _command in _group.registered_commands:  # brackets in what a command says are JSON, not rich's markup
+        _command.cls = _Command
         _command.help = (inspect.getdoc(_command.callback) or "").replace("[", "\\[")
 
 

@@ -11,6 +11,9 @@ from hub.cli.console import out, print_json, say
 from hub.cli.options import DataDir, Json, Token, Url
 from hub.cli.target import find_target
 
+AWAY_SECONDS = 1.0
+"""The node that is asked shows itself in the record first, so its own sign of life is younger, unless the record is away."""
+
 
 def nodes(url: Url = None, token: Token = None, data_dir: DataDir = None, json: Json = False) -> None:
     """List the nodes of the hub: what they have to do, and how far they are behind.
@@ -31,6 +34,8 @@ def nodes(url: Url = None, token: Token = None, data_dir: DataDir = None, json: 
     from hub.cli.tables import nodes_table
 
     out().print(nodes_table(rows))
+    if all(row["age"] > AWAY_SECONDS for row in rows):
+        say("The record is away; this is what was known last.", "yellow")
 
 
 def drain(
@@ -48,16 +53,19 @@ def drain(
     json: Json = False,
 ) -> None:
     """Let a node end in order, as SIGTERM does: it takes nobody new, runs go on at other nodes, clients come back there.
+    With the last one the hub ends.
 
     JSON: {"node": its name}.
     """
     from hub.cli.client import call
 
+    target = find_target(url, token, data_dir)
     asked = {name: value for name, value in (("node", node), ("seconds", seconds)) if value is not None}
-    found = options.run(call(find_target(url, token, data_dir), "POST", "/api/v1/drain", body=asked))
+    there = options.run(call(target, "GET", "/api/v1/nodes"))["nodes"]
+    name = options.run(call(target, "POST", "/api/v1/drain", body=asked))["node"]
     if json:
-        print_json({"node": found["node"]})
+        print_json({"node": name})
+    elif any(row["name"] != name and not row["info"].get("draining") for row in there):
+        say(f"{name} drains, and ends when its runs have moved on. 'session-hub nodes' lists those that are left.")
     else:
-        say(
-            f"{found['node']} drains, and ends when its runs have moved on. 'session-hub nodes' lists those that are left."
-        )
+        say(f"{name} drains; it is the last one, so the hub ends.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hub.cli.target import FOLDER
+from hub.core.errors import InvalidRequest
 
 T = TypeVar("T")
 
@@ -59,6 +60,16 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     return asyncio.run(work)
+
+
+def files_folder(files: Path | None) -> Path | None:
+    """The folder that ``--files`` names. Raises InvalidRequest if there is none."""
+    if files is None:
+        return None
+    folder = files.expanduser().absolute()
+    if not folder.is_dir():
+        raise InvalidRequest(f"--files {files}: there is no such folder")
+    return folder
 
 
 def examples(*lines: str) -> str:

@@ -46,7 +46,9 @@ def head_table(document: dict[str, Any], version: str) -> RenderableType:
     """Who and what the context is, and how it is going."""
     table = pairs_table()
     table.add_row("session", Text.assemble((one_line(document["id"]), "bold"), "  ", one_line(document["name"])))
-    table.add_row("status", status_text(document))
+    waiting = len(document["queue"])
+    waits = f", {waiting} message{' waits' if waiting == 1 else 's wait'}" if waiting else ""
+    table.add_row("status", Text.assemble(status_text(document), waits))
     table.add_row("type", Text(one_line(document["type"])))
     for name in ("user_id", "agent"):
         if document[name]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hub.cli.companion import Companion, end, how, own_command
-from hub.cli.console import say
 from hub.core.errors import StartError
 from hub.node.tasks import end_tasks
 from hub.server import listening
@@ -95,7 +94,7 @@ class NodeProcess(Companion):
         if not self.ready.done():
             self.ready.set_exception(StartError(f"{self.name} ended while it started ({how(code)})"))
         if code == 0 and not self._told:
-            say(f"{self.name} was drained; it is not started again", "yellow")
+            _log.warning("%s was drained; it is not started again", self.name)
         self.over = self._told or code == 0
         self._changed.set()
         return not self.over
@@ -149,7 +148,7 @@ class NodeProcess(Companion):
                 if not self.ready.done():
                     self.ready.set_exception(StartError(why))
                 else:
-                    say(f"{self.name} cannot start: {why}", "yellow")
+                    _log.warning("%s cannot start: %s", self.name, why)
 
 
 class ManyNodes:
@@ -235,7 +234,6 @@ class ManyNodes:
     async def asked_to_end(self) -> None:
         """Wait until there is no node any more that would come again."""
         await self._until(lambda: all(node.over for node in self._nodes))
-        say("all nodes were drained", "yellow")
 
     async def drain(self) -> None:
         """Take no more connections, and let every node drain and end."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from typing import Annotated, Any
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hub.cli import options
 from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Redis, Token, Url
-from hub.cli.target import Target, find_target
+from hub.cli.target import NotRunning, Target, find_target
+
+if TYPE_CHECKING:
+    from hub.record.reader import MirrorReader
 
 
 def contexts(
@@ -65,10 +69,8 @@ async def _contexts(target: Target, all_types: bool, limit: int) -> tuple[list[d
 
 
 async def _contexts_in(redis: str, all_types: bool, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    from hub.record.reader import MirrorReader
-
     rows: list[dict[str, Any]] = []
-    async with MirrorReader(redis) as reader, aclosing(reader.rows()) as found:
+    async with _reader(redis) as reader, aclosing(reader.rows()) as found:
         async for row in found:
             if all_types or row["type"] != "background":
                 if len(rows) == limit:
@@ -127,14 +129,26 @@ async def _show(target: Target, context: str, count: int) -> dict[str, Any]:
 
 async def _show_from(redis: str, context: str, count: int) -> dict[str, Any]:
     from hub.core.errors import NotFound
-    from hub.record.reader import MirrorReader
 
-    async with MirrorReader(redis) as reader:
+    async with _reader(redis) as reader:
         found = await reader.get(context)
     if found is None:
         raise NotFound(f"no context {context!r} in that Redis")
     entries = found.pop("log")["entries"]
     return {**found, "entries": entries[max(0, len(entries) - count) :]}
+
+
+@asynccontextmanager
+async def _reader(redis: str) -> AsyncIterator[MirrorReader]:
+    """Reads from a Redis without a hub, which could not tell why it is away. Raises NotRunning."""
+    from hub.core.errors import Unavailable
+    from hub.record.reader import MirrorReader
+
+    async with MirrorReader(redis) as reader:
+        try:
+            yield reader
+        except Unavailable as error:
+            raise NotRunning(f"{error.message}: is it running, and is --redis right?") from error
 
 
 def health(url: Url = None, token: Token = None, data_dir: DataDir = None, json: Json = False) -> None:

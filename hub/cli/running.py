@@ -14,19 +14,21 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from hub import __version__
 from hub.cli.companion import END_SECONDS
 from hub.cli.console import out
-from hub.cli.text import clean
+from hub.cli.text import clean, durability_text
 from hub.core.errors import StartError
+from hub.record.connection import address_of
 from hub.server.handing import Parent
 from hub.server.http import STATIC
 from hub.server.server import HubServer, Options
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _GC_THRESHOLDS: Final = (50_000, 20, 20)
 """A batch of changes makes thousands of objects that live for a moment and are in no cycle; Python's own thresholds (700, 10,
@@ -89,9 +91,15 @@ def set_up_logging(verbose: bool, *, several: bool = False) -> None:
 
 
 async def run_hub(
-    hub: H, ready: Callable[[], None], *, inside: Sequence[Beside[H]] = (), beside: Sequence[Beside[H]] = ()
+    hub: H,
+    ready: Callable[[], None],
+    ended: str = "",
+    *,
+    inside: Sequence[Beside[H]] = (),
+    beside: Sequence[Beside[H]] = (),
 ) -> None:
-    """Start a hub, call ``ready``, and run it until SIGINT, SIGTERM or SIGHUP, or until it is asked to end. Raises StartError.
+    """Start a hub, call ``ready``, and run it until SIGINT, SIGTERM or SIGHUP, or until it is asked to end, which is logged as
+    ``ended``. Raises StartError.
 
     What is ``beside`` the hub ends first; what is ``inside``, after the hub has drained. A second signal does not wait for
     the clean end.
@@ -108,7 +116,8 @@ async def run_hub(
                 await stack.enter_async_context(enter(hub))
             if not stop.is_set():
                 ready()
-            await _done_before(asyncio.create_task(hub.asked_to_end()), stop)
+            if await _done_before(asyncio.create_task(hub.asked_to_end()), stop) and ended:
+                _log.warning(ended)
     finally:
         await hub.stop()
 
@@ -169,7 +178,7 @@ def _stop_event() -> asyncio.Event:
     return stop
 
 
-def print_ready(hub: Hub, folder: Path, tell: str, hint: str = "") -> None:
+def print_ready(hub: Hub, options: Options, tell: str, hint: str = "", nodes: int = 1) -> None:
     """Where to open the hub: ``tell`` above the address, ``hint`` below it. The address stands on a line of its own, unbroken, so
     that it can be clicked and copied."""
     console = out()
@@ -179,7 +188,11 @@ def print_ready(hub: Hub, folder: Path, tell: str, hint: str = "") -> None:
         console.print(f"{hint}\n", soft_wrap=True)
     if not (STATIC / "index.html").is_file():
         console.print("The web page is not built here; scripts/run builds it.\n", style="yellow", soft_wrap=True)
-    console.print(f"Version {__version__}, record: {hub.durability}, data in {clean(folder)}", soft_wrap=True)
+    several = f", {nodes} nodes" if nodes > 1 else ""
+    record = f"record: {hub.durability}, data in"
+    if options.redis is not None:
+        record = f"record: {address_of(options.redis)} ({durability_text(hub.durability)}), the hub's own files in"
+    console.print(f"Version {__version__}{several}, {clean(record)} {clean(options.data_dir)}", soft_wrap=True)
     console.print("The address holds the operator's token: keep it to yourself. Ctrl-C ends the hub.", soft_wrap=True)
     sys.stdout.flush()
 

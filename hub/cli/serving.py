@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hub.cli.target import FOLDER, default_folder
+from hub.cli.options import files_folder
+from hub.cli.target import FOLDER, folder_of
 
 if TYPE_CHECKING:
     from hub.cli.running import Beside, Hub
@@ -79,6 +80,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more, to sta
 
 
 def serve(
+    context: typer.Context,
     host: Host = "127.0.0.1",
     port: Port = 8765,
     data_dir: Folder = None,
@@ -97,11 +99,14 @@ def serve(
 
     Bounds are set by environment variables, such as HUB_UPLOAD_BYTES or HUB_LIMITS_CONTENT.
     """
+    _check_record(record, redis, nodes)
     options = _options(host, port, data_dir, redis, record, origin, websocket_only)
+    _tell_unknown(context)
     _run(options, nodes, app, [], verbose, "Session Hub is ready.")
 
 
 def up(
+    context: typer.Context,
     host: Host = "127.0.0.1",
     port: Port = 8765,
     data_dir: Folder = None,
@@ -119,8 +124,10 @@ def up(
     verbose: Verbose = False,
 ) -> None:
     """Run a hub and the demo agent beside it, as a process of its own. scripts/run does this."""
+    folder = files_folder(files)
+    _check_record(record, redis, nodes)
     options = _options(host, port, data_dir, redis, record, origin, websocket_only)
-    folder = files.expanduser().absolute() if files is not None else None
+    _tell_unknown(context)
     tell, hint = "Session Hub and its demo agent are ready.", ""
     if folder is None:
         hint = "To begin with, say “analyse access.log” in a session: a sample that the agent may read."
@@ -154,14 +161,44 @@ def _options(
     return Options(
         host=host,
         port=port,
-        data_dir=(data_dir or default_folder()).expanduser().absolute(),
+        data_dir=folder_of(data_dir),
         record=str(record),
-        redis=None if record is RecordKind.MEMORY else redis or None,
+        redis=redis or None,
         origins=origins or None,
         websocket_only=websocket_only,
         settings=settings_from(),
         progress=say,
     )
+
+
+def _check_record(record: RecordKind, redis: str | None, nodes: int) -> None:
+    from hub.core.errors import InvalidRequest
+
+    if record is not RecordKind.MEMORY:
+        return
+    if nodes > 1:
+        raise InvalidRequest(
+            "--nodes share what they keep, and --record memory is one process's own: leave --record memory out"
+        )
+    if redis:
+        raise InvalidRequest(
+            "--record memory keeps nothing, --redis (HUB_REDIS_URL) keeps everything there: leave one of them out"
+        )
+
+
+def _tell_unknown(context: typer.Context) -> None:
+    """Say which variables look like the hub's and are none: misspelt, they would do nothing without a word."""
+    from hub.cli.console import say
+    from hub.cli.settings import unknown_variables
+
+    for line in unknown_variables(_variables(context.find_root().command)):
+        say(line, "yellow")
+
+
+def _variables(command: Any) -> set[str]:
+    """The environment variables of a command's options, and of the commands below it."""
+    found = {parameter.envvar for parameter in command.params if parameter.envvar}
+    return found.union(*map(_variables, getattr(command, "commands", {}).values()))
 
 
 def _run(
@@ -171,24 +208,20 @@ def _run(
 
     set_up_logging(verbose)
     if nodes > 1:
-        _check_several(options, app)
+        _check_several(app)
         run_loop(_run_several(options, nodes, beside, verbose, tell, hint))
         return
     inside = [] if app is None else [_with_app(app, load_app(app))]
     run_loop(_run_one(options, inside, beside, tell, hint))
 
 
-def _check_several(options: Options, app: str | None) -> None:
+def _check_several(app: str | None) -> None:
     from hub.core.errors import InvalidRequest
 
     if app is not None:
         raise InvalidRequest(
             "--app sets agents up inside one process, and each of the --nodes would have its own: let them run as "
             "processes of their own, with hub.connect, or leave --nodes out"
-        )
-    if options.redis is None and options.record == "memory":
-        raise InvalidRequest(
-            "--nodes share what they keep, and --record memory is one process's own: leave --record out, or give --redis"
         )
 
 
@@ -199,7 +232,8 @@ async def _run_one(
     from hub.server.server import HubServer
 
     hub = HubServer(options)
-    await run_hub(hub, lambda: print_ready(hub, options.data_dir, tell, hint), inside=inside, beside=beside)
+    ended = "drained by an operator; the hub ends"
+    await run_hub(hub, lambda: print_ready(hub, options, tell, hint), ended, inside=inside, beside=beside)
 
 
 async def _run_several(
@@ -209,7 +243,8 @@ async def _run_several(
     from hub.cli.running import print_ready, run_hub
 
     hub = ManyNodes(options, nodes, verbose=verbose)
-    await run_hub(hub, lambda: print_ready(hub, options.data_dir, tell, hint), beside=beside)
+    ended = "all nodes were drained; the hub ends"
+    await run_hub(hub, lambda: print_ready(hub, options, tell, hint, nodes), ended, beside=beside)
 
 
 def _with_demo_agent(folder: Path, files: Path | None, pace: float) -> Beside[Hub]:

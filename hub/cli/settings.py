@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Final
 
 from hub.core.errors import StartError
 from hub.core.limits import Limits
@@ -13,6 +14,9 @@ from hub.node.settings import Settings
 
 LEAST_KEPT = 60.0
 """Seconds that a session is kept at least: a node that uses it may be held up for some."""
+_READ_ELSEWHERE: Final = {"HUB_SECRET", "HUB_PYTHON"}
+"""By the server, where tokens are made, and by scripts/setup.sh."""
+_OF_TESTS: Final = ("HUB_TEST_", "HUB_REQUIRE_")
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -26,13 +30,33 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
     return replace(settings, limits=replace(limits, **_changes(limits, "HUB_LIMITS_", environment)), **changes)
 
 
+def unknown_variables(of_options: set[str], environment: Mapping[str, str] = os.environ) -> list[str]:
+    """A line for each variable ``HUB_...`` that nothing reads. ``of_options``: those that options of commands read."""
+    known = {name for name, _, _ in (*_variables(Settings(), "HUB_"), *_variables(Limits(), "HUB_LIMITS_"))}
+    known |= of_options | _READ_ELSEWHERE
+    lines = []
+    for name in sorted(environment):
+        if name.startswith("HUB_") and name not in known and not name.startswith(_OF_TESTS):
+            close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            more = f"did you mean {close[0]}?" if close else "hub/node/settings.py has them all"
+            lines.append(f"{name} is no setting and does nothing; {more}")
+    return lines
+
+
 def _changes(defaults: Any, prefix: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
+    return {
+        field: _value(name, environment[name], type(default))
+        for name, field, default in _variables(defaults, prefix)
+        if name in environment
+    }
+
+
+def _variables(defaults: Any, prefix: str) -> Iterator[tuple[str, str, Any]]:
+    """The variable, the field and its default, of each field that a variable can set."""
     for field in fields(defaults):
-        name, default = prefix + field.name.upper(), getattr(defaults, field.name)
-        if name in environment and isinstance(default, int | float | str):
-            changes[field.name] = _value(name, environment[name], type(default))
-    return changes
+        default = getattr(defaults, field.name)
+        if isinstance(default, int | float | str):
+            yield prefix + field.name.upper(), field.name, default
 
 
 def _value(name: str, text: str, kind: type) -> Any:

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hub.cli.text import age, clean, clock_time, one_line, value_text
+from hub.cli.text import age, clean, clock_time, durability_text, one_line, value_text
 
 RUN_STYLES = {
     "starting": "cyan",
@@ -88,19 +88,22 @@ def notices_table(rows: list[dict[str, Any]], read: list[str]) -> Table:
 
 
 def nodes_table(rows: list[dict[str, Any]]) -> Table:
-    """The nodes, one a line; names are whole, since people copy them."""
+    """The nodes, and where each runs, below its name, which is whole, since people copy it. Versions where they differ."""
     table = plain_table()
     table.add_column("node", no_wrap=True, overflow="fold")
     for name in ("beat", "live", "clients", "runs"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("agents", overflow="ellipsis", min_width=8, max_width=14)
-    for name in ("load", "lag", "version"):
+    for name in ("load", "lag"):
         table.add_column(name, no_wrap=True, justify="right")
+    differ = len({row["info"].get("version") for row in rows}) > 1
     for row in rows:
         info = row["info"]
+        place = f"{one_line(info.get('host', '?'), 14)}:{one_line(info.get('pid', '?'), 8)}"
+        version = f"\nversion {one_line(info.get('version', '?'), 14)}" if differ else ""
         load = f"{100 * _number(info.get('cpu')):.0f} %, {_number(info.get('loop_lag_ms')):.0f} ms"
         table.add_row(
-            Text(clean(row["name"]), style="bold"),
+            Text.assemble((clean(row["name"]), "bold"), (f"\n{place}{version}", "dim")),
             f"{row['age']:.1f} s",
             *(one_line(info.get(name, "?"), 8) for name in ("contexts", "connections", "runs")),
             Text("draining", style="yellow")
@@ -108,7 +111,6 @@ def nodes_table(rows: list[dict[str, Any]]) -> Table:
             else _cell(", ".join(map(str, info.get("agents") or []))),
             load,
             f"{_number(info.get('record_lag')):.1f} s",
-            one_line(info.get("version", "?"), 8),
         )
     return table
 
@@ -125,11 +127,11 @@ def health_table(url: str, found: dict[str, Any]) -> Table:
     if found.get("reason"):
         table.add_row("reason", Text(one_line(found["reason"])))
     record = found.get("record") or {}
-    ping = f", {record['ping_ms']} ms away" if "ping_ms" in record else ""
+    ping = f"; {record['ping_ms']} ms away" if "ping_ms" in record else ""
     table.add_row("address", url)
     table.add_row("version", Text(one_line(found.get("version", "?"))))
     table.add_row("node", Text(one_line(found.get("node", "?"))))
-    table.add_row("record", Text(one_line(f"{record.get('durability', '?')}{ping}")))
+    table.add_row("record", Text(one_line(f"{durability_text(record.get('durability', '?'))}{ping}")))
     table.add_row("agents", Text(one_line(", ".join(map(str, found.get("agents") or [])) or "none")))
     live = [_counted(found.get("contexts", "?"), "session"), _counted(found.get("connections", "?"), "connection")]
     table.add_row("live", Text(", ".join(live)))

@@ -38,16 +38,24 @@ def default_folder() -> Path:
     return here / FOLDER
 
 
+def folder_of(data_dir: Path | None) -> Path:
+    """The data folder that is meant, as an absolute path without ``..``. Raises InvalidRequest for a file."""
+    folder = (data_dir or default_folder()).expanduser()
+    if folder.is_file():
+        raise InvalidRequest(f"{folder} is a file; --data-dir takes a folder")
+    return folder.resolve()
+
+
 def find_target(url: str | None, token: str | None, data_dir: Path | None, *, need_token: bool = True) -> Target:
     """The hub that the options name. Raises HubError that says what is missing.
 
     A folder's token is only ever given to the folder's own hub.
     """
-    folder = (data_dir or default_folder()).expanduser()
+    folder = folder_of(data_dir)
     own = _read(folder / "url")
     if url is None:
         if own is None:
-            raise NotRunning(f"no hub runs on the data folder {folder}; {how_to_start(data_dir)}")
+            raise NotRunning(f"no hub runs on the data folder {folder}; {how_to_start(folder if data_dir else None)}")
         target = Target(_address(own)[0], token or "", folder)
     else:
         address, in_url = _address(url)
@@ -61,10 +69,10 @@ def find_target(url: str | None, token: str | None, data_dir: Path | None, *, ne
     return target
 
 
-def how_to_start(data_dir: Path | None = None) -> str:
+def how_to_start(folder: Path | None = None) -> str:
     """What to type to get a hub."""
-    folder = f" --data-dir {data_dir}" if data_dir else ""
-    return f"start one with 'session-hub up{folder}', or name one with --url and --token"
+    option = f" --data-dir {folder}" if folder else ""
+    return f"start one with 'session-hub up{option}', or name one with --url and --token"
 
 
 def _address(url: str) -> tuple[str, str]:

@@ -14,6 +14,14 @@ from hub.core.errors import InvalidRequest
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _LINE_ENDS: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURABILITY: Final = {
+    "aof always": "every change is on disk before it is answered",
+    "aof everysec": "written to disk every second",
+    "aof no": "written to disk when its system chooses",
+    "snapshots": "written to disk now and then: a crash loses what came since",
+    "none": "nothing is written to disk: whatever ends it loses everything",
+    "memory": "nothing outlives the hub",
+}
 
 
 def clean(text: object) -> str:
@@ -35,6 +43,12 @@ def as_json(value: Any) -> str:
 def value_text(value: Any, width: int = 0) -> str:
     """A JSON value as people read it: text as it is, anything else as JSON; one line."""
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), width)
+
+
+def durability_text(durability: object) -> str:
+    """What a record's durability means, in words."""
+    name = str(durability)
+    return f"{name}: {meaning}" if (meaning := _DURABILITY.get(name)) else name
 
 
 def clock_time(moment: object) -> str:

@@ -10,10 +10,10 @@ import typer
 
 from hub.cli.console import print_json, say
 from hub.cli.options import DataDir, Json, Url
-from hub.cli.target import NotRunning, default_folder, find_target
+from hub.cli.target import NotRunning, find_target, folder_of
 from hub.cli.text import seconds_of
 from hub.core.enums import Role
-from hub.core.errors import InvalidRequest, StartError
+from hub.core.errors import HubError, InvalidRequest, StartError
 
 
 def token(
@@ -73,15 +73,30 @@ def _address(url: str | None, data_dir: Path | None) -> str | None:
 def _secret(data_dir: Path | None) -> str:
     if secret := os.environ.get("HUB_SECRET"):
         return secret
-    file = (data_dir or default_folder()).expanduser() / "secret"
+    folder = folder_of(data_dir)
+    secret = _read(folder / "secret")
+    if _read(folder / "url") and not _signed_with(secret, _read(folder / "token")):
+        raise StartError(f"the hub of {folder} has its secret from HUB_SECRET: set the same here")
+    if not secret:
+        raise StartError(f"no hub has used the data folder {folder} yet: start one, or set HUB_SECRET to its secret")
+    return secret
+
+
+def _signed_with(secret: str, token: str) -> bool:
+    """Whether the token of a running hub is of this secret."""
+    from hub.server.auth import Tokens
+
     try:
-        secret = file.read_text().strip()
+        Tokens(secret).read(token)
+    except HubError:
+        return False
+    return True
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
     except FileNotFoundError:
-        secret = ""
+        return ""
     except OSError as error:
         raise StartError(f"cannot read {file}: {error.strerror}") from error
-    if not secret:
-        raise StartError(
-            f"no hub has used the data folder {file.parent} yet: start one, or set HUB_SECRET to its secret"
-        )
-    return secret

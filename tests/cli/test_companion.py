@@ -50,7 +50,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-async def test_it_is_started_again_and_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_it_is_started_again_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "pids"
     running = Companion("the child", child(file))
     async with running:
@@ -60,8 +60,7 @@ async def test_it_is_started_again_and_ended(tmp_path: Path, capsys: pytest.Capt
         assert running.pid == pids(file)[1]
         assert os.getsid(pids(file)[1]) == pids(file)[1], "signals of the terminal do not reach it"
     assert not any(map(alive, pids(file)))
-    said = capsys.readouterr().err
-    assert "the child ended (signal 9); it is started again in 0.05 s" in said
+    assert "the child ended (signal 9); it is started again in 0.05 s" in caplog.messages
 
 
 async def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
@@ -71,16 +70,10 @@ async def test_one_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     assert not alive(pids(file)[0])
 
 
-async def test_one_that_cannot_start_is_tried_again_ever_more_rarely(capsys: pytest.CaptureFixture[str]) -> None:
-    said: list[str] = []
-
-    def more() -> bool:
-        said.append(capsys.readouterr().err)
-        return "".join(said).count("started again") >= 3
-
+async def test_one_that_cannot_start_is_tried_again_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
     async with Companion("the child", ["/nonexistent/command"]):
-        await until(more)
-    text = "".join(said)
+        await until(lambda: caplog.text.count("started again") >= 3)
+    text = caplog.text
     assert "cannot be started: No such file" in text
     assert [f"in {pause} s" in text for pause in ("0.05", "0.1", "0.2")] == [True] * 3
 

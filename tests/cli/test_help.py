@@ -118,6 +118,24 @@ def test_a_wrong_use_ends_with_2(arguments: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serve", "--nodes", "0"], "'--nodes': takes 1 or more, not 0"),
+        (["serve", "--port", "99999"], "'--port' / '-p': takes 65535 at most, not 99999"),
+        (["serve", "--port", "http"], "'--port' / '-p': takes a whole number, not http"),
+        (["up", "--pace", "slow"], "'--pace': takes a number, not slow"),
+        (["agent", "demo", "--lines", "99999999"], "'--lines': takes 10000000 at most, not 99999999"),
+        (["token", "--sub", "a", "--role", "x"], "'--role': 'x' is not one of 'user'"),
+        (["notice", "post", "a", "--type", "x"], "'--type' / '-t': 'x' is not one of 'info'"),
+    ],
+)
+def test_what_an_option_takes_is_said_in_plain_words(arguments: list[str], told: str) -> None:
+    done = run_command(*arguments)
+    assert done.returncode == 2
+    assert told in " ".join(re.sub("[│╭╮╰╯]", "", done.stderr).split())
+
+
 def test_choices_are_the_hubs_own() -> None:
     assert set(Action) == set(get_args(get_type_hints(Control)["action"]))
     assert set(NoticeType) == set(get_args(WireNoticeType))

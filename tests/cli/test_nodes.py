@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
 import re
 import signal
@@ -14,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from hub import __version__
+from hub.cli.tables import nodes_table
 from hub.server.sockets import WEBSOCKET_NEEDED
 from tests.cli.processes import children, node_pids, processes_naming
 from tests.clients import Client, Follower
@@ -69,6 +73,7 @@ def names(hub: HubProcess) -> dict[str, dict[str, Any]]:
 async def test_two_nodes_are_one_hub(two: HubProcess, people: People) -> None:
     assert two.running is not None
     assert two.running.out.count("Session Hub is ready") == 1
+    assert f"Version {__version__}, 2 nodes, record: aof always, data in {two.folder}\n" in two.running.out
     assert (two.folder / "url").read_text().strip() == two.url
     writer, reader = await people.on_each()
     await writer.ok("context.create", id="c")
@@ -87,10 +92,29 @@ async def test_two_nodes_are_one_hub(two: HubProcess, people: People) -> None:
     listed = await asyncio.to_thread(two.run, "nodes")
     assert all(len(line) <= 80 for line in listed.stdout.splitlines())
     assert node_of(writer) in listed.stdout
+    assert all(f":{info['pid']}\n" in re.sub(" +\n", "\n", listed.stdout) for info in names(two).values())
+    assert "version" not in listed.stdout
     with pytest.raises(Exception, match="failed to connect"):
         await Client(two.url, two.token, "polling").connect()
     assert await asyncio.to_thread(two.stop) == 0
     assert two.running.err == ""
+
+
+@pytest.mark.parametrize("versions", [["1.0.0", "1.0.0"], ["1.0.0", "1.1.0"]])
+def test_nodes_show_where_they_run_and_versions_that_differ(versions: list[str]) -> None:
+    rows = [
+        {"name": f"node-{number:08x}", "age": 0.5, "info": {"host": "h" * 60, "pid": 4_194_304, "version": version}}
+        for number, version in enumerate(versions)
+    ]
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as shown:
+        console.print(nodes_table(rows))
+    lines = [line.rstrip() for line in shown.get().splitlines()]
+    assert lines.count(f"{'h' * 13}…:4194304") == 2
+    assert all(len(line) <= 80 for line in lines)
+    assert [line for line in lines if line.startswith("version")] == (
+        [f"version {version}" for version in versions] if len(set(versions)) > 1 else []
+    )
 
 
 async def test_connections_are_shared_out_and_not_to_who_does_not_take_them(two: HubProcess, people: People) -> None:
@@ -148,7 +172,11 @@ async def test_a_node_that_is_killed_is_started_again_and_its_viewers_go_on_at_t
 
     await asyncio.to_thread(wait_until, lambda: len(node_pids(two.pid)) == 2, "another node")
     assert set(node_pids(two.pid)) != set(before)
-    said = re.search(rf"{node_of(viewer)} ended \(signal 9\); it is started again in 0\.2 s", two.running.err)
+    said = re.search(
+        rf"^20\d\d-\S+ \S+ WARNING \S+: {node_of(viewer)} ended \(signal 9\); it is started again in 0\.2 s",
+        two.running.err,
+        re.M,
+    )
     assert said is not None, two.running.err
 
     newest = (set(node_pids(two.pid)) - set(before)).pop()
@@ -184,9 +212,10 @@ async def test_a_node_is_drained_by_name_from_the_other_and_does_not_come_again(
     for command in ("drain", "nodes"):
         assert "[forbidden]" in (await asyncio.to_thread(two.run, command, "--token", user)).stderr
 
-    assert (await asyncio.to_thread(two.json, "drain")) == {"node": first}
+    last = await asyncio.to_thread(two.run, "drain")
+    assert last.stderr == f"{first} drains; it is the last one, so the hub ends.\n"
     assert await asyncio.to_thread(two.running.process.wait, 20) == 0
-    assert "all nodes were drained" in two.running.err
+    assert "all nodes were drained; the hub ends" in two.running.err
     assert processes_naming(str(two.folder)) == []
 
 
@@ -223,7 +252,8 @@ def test_what_keeps_a_node_from_starting_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["--record", "memory"], "--record memory is one process's own"),
+        (["--record", "memory"], "leave --record memory out"),
+        (["--record", "memory", "--redis", "redis://127.0.0.1:1/0"], "leave --record memory out"),
         (["--app", "json:dumps"], "--app sets agents up inside one process"),
     ],
 )

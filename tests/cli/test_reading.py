@@ -71,6 +71,7 @@ async def test_show_has_everything_and_steers_nothing(shared_hub: HubProcess) ->
         "· Tell",
         "rows",
         '{"total": 7}',
+        "idle, 1 message waits ",
         "Waiting messages (1)",
         "the last 10 of 15",
         "H14",
@@ -163,8 +164,12 @@ def test_redis_is_read_without_a_hub(tmp_path: Path) -> None:
         assert "Name 1" in shown.stdout
         missing = run_command("show", "nothing", "--redis", record.url)
         assert (missing.returncode, "[not_found]" in missing.stderr) == (1, True)
-    away = run_command("contexts", "--redis", record.url)
-    assert (away.returncode, "Traceback" in away.stderr) == (1, False)
+    for arguments in (["contexts"], ["show", "c1"]):
+        away = run_command(*arguments, "--redis", record.url)
+        assert away.returncode == 1
+        assert f"{record.url} cannot be reached (no such file or directory): is it running" in away.stderr
+        assert "session-hub health" not in away.stderr
+        assert away.stderr.count("\n") == 1
     assert run_command("contexts", "--redis", "nonsense://").returncode == 1
 
 

@@ -17,8 +17,8 @@ from hub.core.errors import StartError
 from hub.record.valkey import server_binary
 from tests.cli.processes import children, processes_naming
 from tests.clients import Client
-from tests.record.servers import Server
-from tests.support import HubProcess, Running, alive, free_port, run_command, wait_until
+from tests.record.servers import Server, running
+from tests.support import SECONDS, HubProcess, Running, alive, free_port, hanging, run_command, wait_until
 
 
 @pytest.mark.parametrize("hub_process", ["embedded", "memory"], indirect=True)
@@ -71,10 +71,94 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path, record: str) -> No
 
 def test_a_redis_that_does_not_answer_is_told(tmp_path: Path) -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
-    _refused(run_command("serve", "--port", "0", "--data-dir", str(tmp_path), "--redis", url), "HUB_REDIS_URL")
-    _refused(
-        run_command("serve", "--port", "0", "--data-dir", str(tmp_path), HUB_REDIS_URL="nonsense://"), "Redis|redis"
+    arguments = ("serve", "--port", "0", "--data-dir", str(tmp_path))
+    away = (
+        rf"no Redis answers at {url} \(connection refused\)\. Is it running, and is --redis \(HUB_REDIS_URL\) right\? "
     )
+    _refused(run_command(*arguments, "--redis", url), away)
+    _refused(run_command(*arguments, HUB_REDIS_URL="nonsense://"), "'nonsense://' is not a Redis URL")
+    _refused(run_command(*arguments, "--redis", "foo"), r"'foo' is not a Redis URL \(redis://[^)]*\) \[")
+    with running(server_binary(), "requirepass secret") as guarded:
+        _refused(run_command(*arguments, "--redis", guarded), rf"the Redis at {guarded} refuses the hub \(Auth")
+
+
+def test_a_record_in_memory_and_a_redis_exclude_each_other(tmp_path: Path) -> None:
+    arguments = ("serve", "--port", "0", "--data-dir", str(tmp_path / "d"), "--record", "memory")
+    done = run_command(*arguments, HUB_REDIS_URL="redis://127.0.0.1:1/0")
+    _refused(
+        done, r"--record memory keeps nothing, --redis \(HUB_REDIS_URL\) keeps everything there: leave one of them"
+    )
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for command in ("serve", "contexts", "token --sub a --role user"):
+        done = run_command(*command.split(), "--data-dir", "file", cwd=tmp_path)
+        _refused(done, "error: file is a file; --data-dir takes a folder")
+
+
+def test_variables_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    misspelt = {"HUB_RING_BYTEZ": "1", "HUB_LIMITS_CONTENTS": "1", "HUB_DATADIR": "x", "HUB_PLANET": "x"}
+    read = {
+        "HUB_RING_BYTES": "1000000",
+        "HUB_LIMITS_NAME": "50",
+        "HUB_URL": "x",
+        "HUB_TOKEN": "x",
+        "HUB_SECRET": "s" * 40,
+    }
+    ours = {"HUB_REQUIRE_NODE": "1", "HUB_TEST_LAG": "x", "HUB_PYTHON": "python3"}
+    with HubProcess(tmp_path, record="memory", **misspelt, **read, **ours) as hub:
+        assert hub.running is not None
+        assert hub.running.err.splitlines() == [
+            "HUB_DATADIR is no setting and does nothing; did you mean HUB_DATA_DIR?",
+            "HUB_LIMITS_CONTENTS is no setting and does nothing; did you mean HUB_LIMITS_CONTENT?",
+            "HUB_PLANET is no setting and does nothing; hub/node/settings.py has them all",
+            "HUB_RING_BYTEZ is no setting and does nothing; did you mean HUB_RING_BYTES?",
+        ]
+
+
+def test_where_the_record_is_and_what_it_survives_is_told(tmp_path: Path) -> None:
+    with Server(server_binary(), "requirepass secret", "appendonly no") as record:
+        hub = HubProcess(tmp_path, HUB_REDIS_URL=record.url.replace("unix://", "unix://:secret@"))
+        with hub:
+            assert hub.running is not None
+            words = "none: nothing is written to disk: whatever ends it loses everything"
+            assert f", record: {record.url} ({words}), the hub's own files in {hub.folder}\n" in hub.running.out
+            assert "secret" not in hub.running.out
+            assert words in " ".join(hub.run("health").stdout.split())
+
+            def away() -> bool:
+                done = hub.run("nodes")
+                assert done.returncode == 0, done.stderr
+                return "The record is away; this is what was known last." in done.stderr
+
+            assert not away()
+            with hanging(record.pid):
+                wait_until(away, "that the record is away")
+            wait_until(lambda: not away(), "the record")
+
+
+@pytest.mark.parametrize("hub_process", ["memory"], indirect=True)
+def test_draining_the_last_node_ends_the_hub_and_says_so(hub_process: HubProcess) -> None:
+    name = hub_process.json("health")["node"]
+    done = hub_process.run("drain")
+    assert done.returncode == 0
+    assert done.stderr == f"{name} drains; it is the last one, so the hub ends.\n"
+    assert hub_process.running is not None
+    assert hub_process.running.process.wait(SECONDS) == 0
+    assert "drained by an operator; the hub ends" in hub_process.running.err
+
+
+def test_a_token_needs_the_secret_that_the_hub_has(tmp_path: Path) -> None:
+    hub = HubProcess(tmp_path, record="memory", HUB_SECRET="s" * 40)
+    arguments = ("token", "--sub", "a", "--role", "user")
+    for _ in range(2):
+        with hub:
+            _refused(hub.run(*arguments), f"the hub of {hub.folder} has its secret from HUB_SECRET: set the same here")
+            made = run_command(*arguments, HUB_SECRET="s" * 40, HUB_DATA_DIR=str(hub.folder)).stdout.strip()
+            assert hub.run("contexts", "--token", made).returncode == 0
+        (hub.folder / "secret").write_text("o" * 40)  # of an earlier hub
 
 
 def test_two_secrets_on_one_record_are_told(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.cli.target import NotRunning, default_folder, find_target
+from hub.cli.target import NotRunning, default_folder, find_target, folder_of
 from hub.core.errors import InvalidRequest, Unauthorized
 
 
@@ -47,6 +47,17 @@ def test_what_is_no_address_is_refused(url: str, tmp_path: Path) -> None:
 def test_without_a_hub_it_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match=r"session-hub up --data-dir"):
         find_target(None, None, tmp_path / "none")
+
+
+def test_a_folder_is_shown_as_it_is(tmp_path: Path) -> None:
+    winding = tmp_path / "a" / ".." / "none"
+    with pytest.raises(NotRunning) as caught:
+        find_target(None, None, winding)
+    assert f"on the data folder {tmp_path / 'none'}; " in caught.value.message
+    assert f"up --data-dir {tmp_path / 'none'}'" in caught.value.message
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidRequest, match=r"file is a file; --data-dir takes a folder"):
+        folder_of(tmp_path / "file")
 
 
 def test_a_file_that_is_no_text_is_an_error(folder: Path) -> None:

@@ -136,4 +136,6 @@ def test_a_sample_is_written_and_an_agent_alone_says_what_it_lacks(tmp_path: Pat
     wrong = run_command("agent", "demo", "--files", str(tmp_path / "none"))
     assert wrong.returncode == 1
     assert "no such folder" in wrong.stderr
+    both = run_command("up", "--files", str(tmp_path / "none"), "--port", "0", "--data-dir", str(tmp_path / "d"))
+    assert (both.returncode, both.stdout, both.stderr) == (1, "", wrong.stderr)
     assert processes_naming(str(tmp_path)) == []
