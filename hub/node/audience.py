@@ -50,7 +50,6 @@ class Audience:
         self._apart: dict[Outbox, Apart] = {}
         self._prepared: dict[int, Encoded] = {}  # id of a pending write -> the snapshot after it
         self._next_snapshot = 0.0
-        self._own_last = False  # whether the last change was appended by this node
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -102,7 +101,6 @@ class Audience:
             overtaken = snapshot is None and (overtaken or not sent.only_appends)
             told.append(tuple.__new__(Told, (sent, snapshot)))  # twice as fast as Told(...), on the hot path
         self._prepared.clear()
-        self._own_last = bool(pending)
         self.room.tell(told)
         if self._timer is not None and told and told[-1].snapshot is not None:  # it is the newest
             self._timer.cancel()
@@ -197,18 +195,6 @@ class Audience:
         if reason is not None:
             reply["reason"] = reason
         return reply
-
-    @property
-    def owes_snapshot(self) -> bool:
-        """Whether a reader in snapshot mode that stands at the end may lack a snapshot all the same: at another node, which died
-        between the log event and the snapshot of a change. This node sends both at once."""
-        if self._own_last:
-            return False
-        at = self._replica.position
-        last = self.ring.since(at.after(-1))
-        if not last or (self._replica.state.size > SMALL_DOCUMENT and last[0].in_log):
-            return True
-        return last[0].in_log and not last[0].only_appends
 
     def newest(self, variant: Variant) -> Encoded:
         """The snapshot of the newest state, for one member."""

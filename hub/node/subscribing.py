@@ -76,27 +76,36 @@ class Subscribing:
             reason = await replay.prepare()
             if not current():
                 return None
+            if reason is None and replay.nothing_missed and not viewer.patch:
+                await self._wait_for_turn(live, outbox, viewer)
+                if not current():
+                    return None
             if reason is None:
                 epoch, seq = body.from_.position
                 reply = {"epoch": epoch, "seq": seq, "recovered": True}
-                if replay.nothing_missed:
-                    if not viewer.patch and live.audience.owes_snapshot:
-                        reply |= live.audience.get_reply(outbox.variant, private=False)
-                    live.audience.join(outbox, viewer)
-                    return reply, nothing
-                live.audience.enter(replay)
-                return reply, replay.run
-        if live.replica.state.size > _SMALL or (viewer.private and live.replica.state.data):
-            await self._turns.turn()
-            if not current():
-                return None
-        await room_for_more(outbox)
+                if not replay.nothing_missed:
+                    live.audience.enter(replay)
+                    return reply, replay.run
+                if not viewer.patch:  # the log's event of that seq may have come, and not the snapshot behind it
+                    reply |= self._counted(live.audience.get_reply(outbox.variant, private=False))
+                live.audience.join(outbox, viewer)
+                return reply, nothing
+        await self._wait_for_turn(live, outbox, viewer)
         if not current():
             return None
         live.audience.join(outbox, viewer)
-        whole = live.audience.full_reply(outbox.variant, viewer, body.tail, reason)
-        self._turns.done(sum(len(memoryview(whole[name])) for name in ("document", "data") if name in whole))
-        return whole, nothing
+        return self._counted(live.audience.full_reply(outbox.variant, viewer, body.tail, reason)), nothing
+
+    async def _wait_for_turn(self, live: LiveContext, outbox: Outbox, viewer: Viewer) -> None:
+        """Wait until a document may be sent: others have their turn before a large one, and the connection room for it."""
+        if live.replica.state.size > _SMALL or (viewer.private and live.replica.state.data):
+            await self._turns.turn()
+        await room_for_more(outbox)
+
+    def _counted(self, reply: dict[str, Any]) -> dict[str, Any]:
+        """A reply with a document, which counts for the next turn."""
+        self._turns.done(sum(len(memoryview(reply[name])) for name in ("document", "data") if name in reply))
+        return reply
 
 
 async def nothing() -> None:
