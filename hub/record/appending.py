@@ -82,7 +82,7 @@ async def _run(connection: Connection, ready: list[tuple[int, _Prepared]]) -> li
     """The script's answer for each. All calls go out together, so that the server may keep them by one write to its disk."""
     calls: list[tuple[list[str], list[Any]]] = []
     for group in _groups(ready):
-        args: list[Any] = [LARGEST_MESSAGE, _MISSED_BYTES]
+        args: list[Any] = [connection.channel(""), LARGEST_MESSAGE, _MISSED_BYTES]
         for _, prepared in group:
             args += (prepared.head, prepared.changes)
         calls.append(([names.main(prepared.append.context) for _, prepared in group], args))

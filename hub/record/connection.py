@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import redis.exceptions as errors
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
@@ -17,6 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from hub.core.errors import HubError, Internal, Overloaded, StartError, Unavailable
+from hub.record import names
 from hub.record.lane import Command, Lane
 from hub.record.scripts import Script
 
@@ -42,7 +43,17 @@ class Connection:
         self._plain: Any = _client(url, timeout, connections)
         self._waiting: Any = _client(url, timeout, blocking)
         self._apart = _pool(ConnectionPool, url, timeout)
+        self._db: int = self._apart.connection_kwargs.get("db", 0)
         self._lanes: dict[Script | None, Lane] = {}
+
+    @property
+    def db(self) -> int:
+        """The number of the database."""
+        return self._db
+
+    def channel(self, name: str) -> str:
+        """A channel as it is called for this database."""
+        return names.channel(name, self._db)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -71,8 +82,9 @@ class Connection:
         return list(await self._translated(pipeline.execute(), timeout or self.timeout))
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send a message to a channel; messages of one caller arrive in the order of the calls."""
-        (answer,) = await self._translated(self._lane(None).run([("PUBLISH", channel, message)]), self.timeout)
+        """Send a message to a channel of this database; messages of one caller arrive in the order of the calls."""
+        command = ("PUBLISH", self.channel(channel), message)
+        (answer,) = await self._translated(self._lane(None).run([command]), self.timeout)
         if isinstance(answer, errors.RedisError):
             raise translate(answer, self.address)
 
@@ -204,6 +216,7 @@ def _client(url: str, timeout: float, connections: int) -> Redis:
 
 def _pool(kind: type[ConnectionPool], url: str, connect_seconds: float, **more: Any) -> Any:
     try:
+        _check_path(url)
         return kind.from_url(
             url,
             protocol=2,
@@ -219,3 +232,11 @@ def _pool(kind: type[ConnectionPool], url: str, connect_seconds: float, **more: 
         raise StartError(
             f"{address_of(url)!r} is not a Redis URL (redis://HOST:PORT/0, rediss://..., unix:///PATH){why}"
         ) from error
+
+
+def _check_path(url: str) -> None:
+    """Raises ValueError for a path that is no database: redis-py would take the first one, which may be another hub's."""
+    parts = urlsplit(url)
+    db = unquote(parts.path).removeprefix("/")
+    if parts.scheme != "unix" and db and not (db.isascii() and db.isdigit()):
+        raise ValueError(f"{db!r} is not the number of a database")

@@ -51,10 +51,13 @@ class RedisFollowing:
         self._own = own
         self._echo_channel = names.node(node, "echo")
         self._handlers: dict[bytes, Callable[[bytes], None]] = {
-            names.NODES.encode(): self._told,
-            names.ROWS.encode(): self._row,
-            names.NOTICES.encode(): self._notice,
-            self._echo_channel.encode(): self._heard_echo,
+            connection.channel(name).encode(): read
+            for name, read in (
+                (names.NODES, self._told),
+                (names.ROWS, self._row),
+                (names.NOTICES, self._notice),
+                (self._echo_channel, self._heard_echo),
+            )
         }
         self._followed: dict[str, None] = {}
         self._untold: dict[str, bool] = {}  # what the server must still be told: whether a context is followed
@@ -158,7 +161,11 @@ class RedisFollowing:
             self._to_tell.clear()
             untold, self._untold = self._untold, {}
             for command, follow in (("SUNSUBSCRIBE", False), ("SSUBSCRIBE", True)):
-                channels = [names.part(context, "live") for context, wanted in untold.items() if wanted is follow]
+                channels = [
+                    self._record.channel(names.part(context, "live"))
+                    for context, wanted in untold.items()
+                    if wanted is follow
+                ]
                 for start in range(0, len(channels), _SUBSCRIBED_AT_ONCE):
                     some = channels[start : start + _SUBSCRIBED_AT_ONCE]
                     await _send(connection, (command, *some))

@@ -52,9 +52,14 @@ def agent(name: str) -> str:
     return "hub:agent:{" + quote(name, safe="") + "}"
 
 
+def channel(name: str, db: int) -> str:
+    """A channel as it is called for one database: all databases of a server hear the same channels."""
+    return f"{name}@{db}" if db else name
+
+
 def context_of_live(channel: str) -> str:
-    """The context of a live channel."""
-    return channel[len("hub:ctx:{") : -len("}:live")]
+    """The context of a live channel, whatever its database."""
+    return channel[len("hub:ctx:{") :].rpartition("}:live")[0]
 
 
 def node(node: str, name: str) -> str:

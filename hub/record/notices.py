@@ -34,7 +34,9 @@ async def notice(connection: Connection, id: str) -> dict[str, Any] | None:
 
 async def put(connection: Connection, notice: dict[str, Any]) -> None:
     id, raw = id_of(notice), pack([secrets.token_hex(8), notice])
-    await connection.many([("HSET", names.NOTICES, id, raw), ("PUBLISH", names.NOTICES, id)], atomic=True)
+    await connection.many(
+        [("HSET", names.NOTICES, id, raw), ("PUBLISH", connection.channel(names.NOTICES), id)], atomic=True
+    )
 
 
 def id_of(notice: dict[str, Any]) -> str:
@@ -47,7 +49,7 @@ def id_of(notice: dict[str, Any]) -> str:
 
 async def drop(connection: Connection, ids: Sequence[str]) -> None:
     if ids:
-        told = [("PUBLISH", names.NOTICES, id) for id in ids]
+        told = [("PUBLISH", connection.channel(names.NOTICES), id) for id in ids]
         await connection.many([("HDEL", names.NOTICES, *ids), *told], atomic=True)
 
 

@@ -85,7 +85,7 @@ class RedisRecord:
         return await loading.differ(self._connection, ends)
 
     async def new_epoch(self, context: str, before: str, after: str) -> None:
-        await self._connection.script(NEW_EPOCH, [names.main(context)], [before, after])
+        await self._connection.script(NEW_EPOCH, [names.main(context)], [self._connection.channel(""), before, after])
 
     async def next_no(self, at_least: int = 1) -> int:
         return int(await self._connection.script(NEXT_NO, [names.NO], [at_least]))

@@ -1,7 +1,8 @@
 -- Append an entry to each of many contexts. Each stands alone: one's trouble is its own outcome.
 --
 -- KEYS  the contexts' main hashes. A context's other keys have longer names and are in the same slot.
--- ARGV  [1] bytes that a message on a live channel may have, [2] bytes of missed entries that an answer may carry;
+-- ARGV  [1] what the names of channels end with (see row.lua), [2] bytes that a message on a live channel may have,
+--       [3] bytes of missed entries that an answer may carry;
 --       then for each context a head, a msgpack list of texts (few arguments are cheap for the hub), and the changes, packed;
 --       no changes only compare. The head:
 --         1-3  epoch, last, tip: where its writer stands
@@ -13,7 +14,7 @@
 --         10-  plain fields of the main hash, each followed by '=text', or '-' to take it away
 -- Answers for each context {outcome, flag, owner before, missed entries} or {'failed', reason}. The flag is 1 with missed
 -- entries if there are more of them; with 'appended' if another writer was stale since the last entry.
-local largest, room = tonumber(ARGV[1]), tonumber(ARGV[2])
+local largest, room = tonumber(ARGV[2]), tonumber(ARGV[3])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
 local FAREWELL = 8 -- entries that a tombstone keeps, for who follows the context and learns from them how it ended
@@ -119,7 +120,7 @@ local function append(main, head, changes)
   if #changes <= largest then
     message = message .. changes
   end
-  redis.call('SPUBLISH', main .. ':live', message)
+  redis.call('SPUBLISH', main .. ':live' .. ENDING, message)
   if closes then
     tell_gone(main, epoch, new_last, there[8], there[6])
   elseif #head > 9 then
@@ -130,7 +131,7 @@ end
 
 local answers = {}
 for i = 1, #KEYS do
-  local fine, answer = pcall(append, KEYS[i], cmsgpack.unpack(ARGV[2 * i + 1]), ARGV[2 * i + 2])
+  local fine, answer = pcall(append, KEYS[i], cmsgpack.unpack(ARGV[2 * i + 2]), ARGV[2 * i + 3])
   if not fine then
     answer = {'failed', type(answer) == 'table' and answer.err or tostring(answer)}
   end
