@@ -81,6 +81,11 @@ class Connection:
             pipeline.execute_command(*command)
         return list(await self._translated(pipeline.execute(), timeout or self.timeout))
 
+    async def now_ms(self) -> int:
+        """Now in ms since 1970, by the server's clock: that of a node may be wrong, and all nodes have this one."""
+        seconds, microseconds = await self.run("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
     async def publish(self, channel: str, message: bytes) -> None:
         """Send a message to a channel of this database; messages of one caller arrive in the order of the calls."""
         command = ("PUBLISH", self.channel(channel), message)

@@ -120,7 +120,7 @@ class Work:
     item: str
     context: str
     age: float = 0.0
-    """Seconds since it was offered."""
+    """Seconds since it was offered, by the record's clock: it is dropped when it is old."""
 
 
 @dataclass(frozen=True, slots=True)

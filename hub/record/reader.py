@@ -11,7 +11,6 @@ A program without an event loop: ``MirrorReader.read(url, "aB3d9XqZ")``.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Self
@@ -49,9 +48,7 @@ class MirrorReader:
         """The same, one after the other: who needs the newest only need not read the others. Raises Unavailable."""
         cursor: str | None = None
         while True:
-            page, cursor = await rows.rows(
-                self._connection, user_id, cursor, 1000, time.time_ns() // 1_000_000, clean=False
-            )
+            page, cursor = await rows.rows(self._connection, user_id, cursor, 1000, clean=False)
             for row in page:
                 yield row
             if cursor is None:

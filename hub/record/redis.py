@@ -93,7 +93,7 @@ class RedisRecord:
     async def rows(
         self, *, user_id: str | None = None, before: str | None = None, limit: int = 100
     ) -> tuple[list[dict[str, Any]], str | None]:
-        return await rows.rows(self._connection, user_id, before, limit, _now_ms())
+        return await rows.rows(self._connection, user_id, before, limit)
 
     async def unmirrored(self) -> list[str]:
         return await rows.unmirrored(self._connection)
@@ -169,14 +169,10 @@ class RedisRecord:
     # uploads
 
     async def put_upload(self, upload: Upload, chunks: AsyncIterator[bytes]) -> Upload:
-        return await uploads.put(self._connection, upload, chunks, _now_ms(), self._upload_bytes)
+        return await uploads.put(self._connection, upload, chunks, time.time_ns() // 1_000_000, self._upload_bytes)
 
     async def get_upload(self, id: str) -> Upload | None:
         return await uploads.get(self._connection, id)
 
     def read_upload(self, id: str) -> AsyncIterator[bytes]:
         return uploads.read(self._connection, id)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -27,7 +27,7 @@ async def note_uses(connection: Connection, on: bool) -> None:
     if not on:
         await connection.run("UNLINK", names.USED)
         return
-    now, cursor = await _now_ms(connection), b"0"
+    now, cursor = await connection.now_ms(), b"0"
     while True:
         cursor, flat = await connection.run("ZSCAN", names.CONTEXTS, cursor, "COUNT", _PAGE)
         if flat:
@@ -40,13 +40,13 @@ async def note_uses(connection: Connection, on: bool) -> None:
 async def used(connection: Connection, contexts: Sequence[str]) -> None:
     if not contexts:
         return
-    now = await _now_ms(connection)
+    now = await connection.now_ms()
     for first in range(0, len(contexts), _BATCH):
         await connection.run("ZADD", names.USED, *_scored(contexts[first : first + _BATCH], now))
 
 
 async def unused(connection: Connection, seconds: float, limit: int) -> list[tuple[str, Position, str]]:
-    before = await _now_ms(connection) - int(seconds * 1000)
+    before = await connection.now_ms() - int(seconds * 1000)
     while True:
         ids = [
             id.decode()
@@ -72,9 +72,3 @@ async def unused(connection: Connection, seconds: float, limit: int) -> list[tup
 
 def _scored(contexts: Sequence[Any], now: int) -> list[Any]:
     return [item for context in contexts for item in (now, context)]
-
-
-async def _now_ms(connection: Connection) -> int:
-    """Now by the server's clock: all nodes have the same."""
-    seconds, microseconds = await connection.run("TIME")
-    return int(seconds) * 1000 + int(microseconds) // 1000

@@ -19,12 +19,13 @@ _FORGOTTEN_MS: Final = 2 * names.TOMBSTONE_SECONDS * 1000
 
 
 async def rows(
-    connection: Connection, user_id: str | None, before: str | None, limit: int, now_ms: int, *, clean: bool = True
+    connection: Connection, user_id: str | None, before: str | None, limit: int, *, clean: bool = True
 ) -> tuple[list[dict[str, Any]], str | None]:
     """A page of the list; ``clean`` takes entries of removed contexts out of the index."""
     index = names.CONTEXTS if user_id is None else names.user_contexts(user_id)
     found: list[dict[str, Any]] = []
     gone: list[str] = []
+    missing: list[tuple[str, int]] = []
     cursor = before
     while len(found) < limit:
         page = await _page(connection, index, cursor, min(limit - len(found), _BATCH))
@@ -33,13 +34,17 @@ async def rows(
             break
         cursor = cursor_at(*page[-1])
         for (context, score), fields in zip(page, await _fields(connection, [item[0] for item in page]), strict=True):
-            if "epoch" not in fields or "closed" in fields:
-                if "closed" in fields or score < now_ms - _FORGOTTEN_MS:
-                    gone.append(context)
+            if "closed" in fields:
+                gone.append(context)
+            elif "epoch" not in fields:
+                missing.append((context, score))
             elif user_id is not None and fields.get("user_id") != user_id:
                 continue  # on its way from or to another user
             else:
                 found.append({**plain.values(fields), "version": f"{fields['epoch']}:{fields['last']}"})
+    if missing and clean:
+        forgotten = await connection.now_ms() - _FORGOTTEN_MS
+        gone += [context for context, score in missing if score < forgotten]
     if gone and clean:
         await connection.run("ZREM", index, *gone)
     return found, cursor

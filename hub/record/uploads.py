@@ -28,8 +28,11 @@ _BROKEN_SECONDS: Final = 600
 async def put(
     connection: Connection, upload: Upload, chunks: AsyncIterator[bytes], now_ms: int, total: int = TOTAL_BYTES
 ) -> Upload:
-    """Keep a file. Raises TooLarge when all uploads together would exceed ``total``."""
-    expires = check_expiry(upload, now_ms)
+    """Keep a file; ``now_ms`` by the clock of who set the expiry. Raises TooLarge when all uploads together would exceed
+    ``total``."""
+    left = check_expiry(upload, now_ms) - now_ms
+    now_ms = await connection.now_ms()  # the server lets it expire, by its own clock
+    expires = now_ms + left
     key, parts = names.upload(upload.id), names.upload_chunks(upload.id)
     size = count = 0
     try:

@@ -40,7 +40,7 @@ async def take(connection: Connection, agent: str, node: str, wait: float) -> Wo
         if answer is not None:
             fields = dict(zip(answer[1][::2], answer[1][1::2], strict=False))
             item = answer[0].decode()
-            age = max(time.time() - int(item.partition("-")[0]) / 1000, 0.0)
+            age = max(await connection.now_ms() - int(item.partition("-")[0]), 0) / 1000
             return Work(agent, item, fields.get(b"context", b"").decode(errors="replace"), age)
         if time.monotonic() >= until:
             return None

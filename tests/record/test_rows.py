@@ -120,3 +120,13 @@ async def test_index_entries_of_what_is_gone_are_skipped_and_cleaned(
     for _ in range(2):
         assert [row["id"] for row in (await redis_record.rows())[0]] == ["ctx1"]
     assert sorted(await connection.run("ZRANGE", "hub:contexts", 0, -1)) == [b"being made", b"ctx1"]
+
+
+async def test_what_is_being_made_stays_whatever_the_nodes_clock_says(
+    redis_record: RedisRecord, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = await connection.now_ms()
+    await connection.run("ZADD", "hub:contexts", now, "being made")
+    monkeypatch.setattr(time, "time_ns", lambda: (now + 86_400_000) * 1_000_000)
+    assert await redis_record.rows() == ([], None)
+    assert await connection.run("ZRANGE", "hub:contexts", 0, -1) == [b"being made"]

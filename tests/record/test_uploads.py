@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -80,3 +81,15 @@ async def test_every_key_of_an_upload_expires(redis_record: RedisRecord, connect
     assert keys == [b"hub:upload:{u1}", b"hub:upload:{u1}:chunks"]
     for key in keys:
         assert 86_000 < await connection.run("TTL", key) <= 86_400
+
+
+async def test_an_upload_lasts_as_long_as_asked_whatever_the_nodes_clock_says(
+    redis_record: RedisRecord, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a node that is an hour behind: its moment of expiry is over by the server's clock."""
+    behind = time.time_ns() - 3_600_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: behind)
+    await redis_record.put_upload(upload("u1", 60 - 3600), pieces(b"x"))
+    assert await content(redis_record, "u1") == b"x"
+    assert 50 < await connection.run("TTL", "hub:upload:{u1}") <= 60
+    assert 50 < await connection.run("TTL", "hub:upload:{u1}:chunks") <= 60

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from hub.record.connection import Connection
 from hub.record.port import Record
 from hub.record.redis import RedisRecord
@@ -23,6 +25,25 @@ async def test_each_item_goes_to_one_node(record: Record) -> None:
     for work in taken:
         assert work is not None
         await record.done(work)
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+async def test_an_age_is_not_by_the_nodes_clock(record: Record, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    """A node whose clock is ahead dropped work that had just been offered."""
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+    await record.offer("demo", "new")
+    work = await record.take("demo", "n1", 0.0)
+    assert work is not None
+    assert 0 <= work.age < 5
+
+
+async def test_how_long_ago_an_item_was_offered(redis_record: RedisRecord, connection: Connection) -> None:
+    offered = await connection.now_ms() - 60_000
+    await connection.run("XADD", "hub:agent:{demo}", f"{offered}-0", "context", "old")
+    work = await redis_record.take("demo", "n1", 0.0)
+    assert work is not None
+    assert 60 <= work.age < 65
 
 
 async def test_waiting_for_work_ends_when_it_comes(record: Record) -> None:
