@@ -148,10 +148,11 @@ def _groups(ready: list[tuple[int, _Prepared]]) -> Iterator[list[tuple[int, _Pre
 async def _write_index(connection: Connection, group: list[_Prepared]) -> None:
     """What must be found later is written first. NX: the place in a list of an id that is taken must not move."""
     moving = [prepared for prepared in group if "user_id" in prepared.fields and not prepared.creates]
-    times = await connection.many([("HGET", names.main(prepared.append.context), "created_at") for prepared in moving])
-    for prepared, time in zip(moving, times, strict=True):
-        prepared.score = ms_of((time or b"").decode())
-    commands: list[Command] = []
+    commands: list[Command] = [("HGET", names.main(prepared.append.context), "created_at") for prepared in moving]
+    for prepared, time in zip(moving, await connection.many(commands, apart=True), strict=True):
+        # One whose hash is none is refused by the script.
+        prepared.score = ms_of(time.decode(errors="replace")) if isinstance(time, bytes) else 0
+    commands = []
     for prepared in group:
         if prepared.creates:
             commands.append(("ZADD", names.CONTEXTS, "NX", prepared.score, prepared.append.context))

@@ -71,15 +71,24 @@ class Connection:
         return await self._translated(self._waiting.execute_command(*command), seconds + self.timeout)
 
     async def many(
-        self, commands: Sequence[Command], *, atomic: bool = False, timeout: float | None = None
+        self, commands: Sequence[Command], *, atomic: bool = False, apart: bool = False, timeout: float | None = None
     ) -> list[Any]:
-        """The answers of several commands that are sent together; ``atomic`` in one MULTI."""
+        """The answers of several commands that are sent together; ``atomic`` in one MULTI.
+
+        ``apart``: what the server refuses of a single command, as Internal, stands in the place of its answer.
+        """
         if not commands:
             return []
         pipeline = self._plain.pipeline(transaction=atomic)
         for command in commands:
             pipeline.execute_command(*command)
-        return list(await self._translated(pipeline.execute(), timeout or self.timeout))
+        answers = await self._translated(pipeline.execute(raise_on_error=False), timeout or self.timeout)
+        for place, answer in enumerate(answers):
+            if isinstance(answer, errors.RedisError):
+                answers[place] = error = translate(answer, self.address)
+                if not apart or not isinstance(error, Internal):
+                    raise error from answer
+        return list(answers)
 
     async def now_ms(self) -> int:
         """Now in ms since 1970, by the server's clock: that of a node may be wrong, and all nodes have this one."""

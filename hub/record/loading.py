@@ -14,7 +14,7 @@ from sys import intern
 from typing import Any, Final
 
 from hub.core.changes import Change, RecordEntry
-from hub.core.errors import Conflict, NotFound, Unavailable
+from hub.core.errors import Conflict, Internal, NotFound, Unavailable
 from hub.core.log import LogState
 from hub.core.position import Position
 from hub.core.state import ContextState, DoesNotFit
@@ -23,7 +23,7 @@ from hub.record import names, plain
 from hub.record.connection import Connection, pairs
 from hub.record.fields import FieldFilter
 from hub.record.lane import Command
-from hub.record.packing import Malformed, unpack, unpack_entry
+from hub.record.packing import Malformed, unpack, unpack_entry, unpack_mapping
 from hub.record.port import Loaded
 from hub.record.scripts import DIFFER
 
@@ -57,7 +57,10 @@ async def end(connection: Connection, context: str) -> tuple[Position, str] | No
     epoch, last, tip, closed = await connection.run("HMGET", names.main(context), "epoch", "last", "tip", "closed")
     if epoch is None or closed is not None:
         return None
-    return Position(epoch.decode(), int(last)), tip.decode()
+    try:
+        return Position(epoch.decode(), int(last)), tip.decode()
+    except (TypeError, ValueError, AttributeError) as error:
+        raise Malformed(f"the end of context {context!r} is damaged: {error}") from error
 
 
 async def farewell(connection: Connection, context: str) -> RecordEntry | None:
@@ -81,12 +84,26 @@ async def differ(connection: Connection, ends: Sequence[tuple[str, Position, str
 
 
 async def mirrored(connection: Connection, contexts: Sequence[str]) -> list[tuple[int, dict[str, int]] | None]:
-    """The seq that the hashes hold, and what the fields that are behind it hold."""
     commands: list[Command] = [("HMGET", names.main(context), "mirrored", "held", "closed") for context in contexts]
-    return [
-        None if seq is None or closed is not None else (int(seq), unpack(held) if held else {})
-        for seq, held, closed in await connection.many(commands)
-    ]
+    return [_mirrored(answer) for answer in await connection.many(commands, apart=True)]
+
+
+def _mirrored(answer: Any) -> tuple[int, dict[str, int]] | None:
+    if isinstance(answer, Internal):
+        return None
+    seq, held, closed = answer
+    try:
+        return None if seq is None or closed is not None else (int(seq), _held(held))
+    except (Malformed, ValueError):
+        return None  # it is none that a hub wrote
+
+
+def _held(raw: bytes | None) -> dict[str, int]:
+    """What the fields hold that are behind the others. Raises Malformed."""
+    held = unpack_mapping(raw) if raw else {}
+    if not all(type(seq) is int for seq in held.values()):
+        raise Malformed(f"the large fields that are behind are {str(held)[:80]}")
+    return held
 
 
 async def read(connection: Connection, context: str, after: Position, limit: int) -> tuple[list[RecordEntry], bool]:
@@ -121,10 +138,13 @@ async def load(connection: Connection, context: str) -> Loaded | None:
 async def _load(connection: Connection, context: str, seconds: float) -> Loaded | None:
     for attempt in range(3):
         read_all = _read_at_once if attempt == 2 else _read_in_steps
-        found = await read_all(connection, context, seconds)
-        if found is None:
-            return None
-        loaded = _build(context, *found)
+        try:
+            found = await read_all(connection, context, seconds)
+            if found is None:
+                return None
+            loaded = _build(*found)
+        except (DoesNotFit, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Malformed(f"the record of context {context!r} is damaged: {error}") from error
         if loaded is not None:
             return loaded
     raise Unavailable(f"context {context!r} could not be read whole")
@@ -175,28 +195,25 @@ async def _read_at_once(connection: Connection, context: str, seconds: float) ->
 
 def _complete(main: dict[bytes, bytes]) -> int:
     """The seq up to which every field of the hashes is written."""
-    held: dict[str, int] = unpack(main[b"held"]) if b"held" in main else {}
-    return min([int(main[b"mirrored"]), *held.values()])
+    return min([int(main[b"mirrored"]), *_held(main.get(b"held")).values()])
 
 
-def _build(context: str, hashes: _Hashes, stream: list[Any], moved: bool) -> Loaded | None:
-    """The state that hashes and stream stand for; None if they do not fit because the hashes moved."""
+def _build(hashes: _Hashes, stream: list[Any], moved: bool) -> Loaded | None:
+    """The state that hashes and stream stand for; None if they do not fit because the hashes moved. Raises what it meets
+    where they are damaged."""
     if moved:
         return None
     main = {intern(name.decode()): value for name, value in hashes[0].items()}  # every document has these keys
     epoch, mirrored = main["epoch"].decode(), int(main["mirrored"])
-    held: dict[str, int] = unpack(main["held"]) if "held" in main else {}
+    held = _held(main.get("held"))
     entries = entries_of(stream, epoch, min([mirrored, *held.values()]))
-    try:
-        state = _from_hashes(Position(epoch, mirrored), main, hashes[1:])
-        changes = [change for entry in entries for change in entry.changes]
-        if changes and changes[0].position.seq != min([mirrored, *held.values()]) + 1:
-            raise DoesNotFit(f"its stream begins at {changes[0].position}, its hashes end before")
-        _replay(state, changes, held)
-        if state.position.seq < int(main["last"]):
-            raise DoesNotFit(f"its stream ends at {state.position}, its end is {int(main['last'])}")
-    except (DoesNotFit, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise Malformed(f"the record of context {context!r} is damaged: {error}") from error
+    state = _from_hashes(Position(epoch, mirrored), main, hashes[1:])
+    changes = [change for entry in entries for change in entry.changes]
+    if changes and changes[0].position.seq != min([mirrored, *held.values()]) + 1:
+        raise DoesNotFit(f"its stream begins at {changes[0].position}, its hashes end before")
+    _replay(state, changes, held)
+    if state.position.seq < int(main["last"]):
+        raise DoesNotFit(f"its stream ends at {state.position}, its end is {int(main['last'])}")
     state.size = json_size(state.document)
     tip = entries[-1].id if entries else main["tip"].decode()
     behind = tuple(change for change in changes if change.position.seq > mirrored)

@@ -7,9 +7,11 @@ A function without a docstring does what the method of the port does that calls 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hub.core.errors import Internal
 from hub.core.position import Position
 from hub.record import names
 from hub.record.connection import Connection
@@ -37,7 +39,7 @@ async def note_uses(connection: Connection, on: bool) -> None:
         await asyncio.sleep(_PAUSE)  # nobody waits for it, and others wait for the connections
 
 
-async def used(connection: Connection, contexts: Sequence[str]) -> None:
+async def used(connection: Connection, contexts: Sequence[str | bytes]) -> None:
     if not contexts:
         return
     now = await connection.now_ms()
@@ -48,24 +50,28 @@ async def used(connection: Connection, contexts: Sequence[str]) -> None:
 async def unused(connection: Connection, seconds: float, limit: int) -> list[tuple[str, Position, str]]:
     before = await connection.now_ms() - int(seconds * 1000)
     while True:
-        ids = [
-            id.decode()
-            for id in await connection.run("ZRANGE", names.USED, "-inf", f"({before}", "BYSCORE", "LIMIT", 0, limit)
-        ]
+        ids = await connection.run("ZRANGE", names.USED, "-inf", f"({before}", "BYSCORE", "LIMIT", 0, limit)
         if not ids:
             return []
         # Where they end is read first: who uses one after that appends at another end, or is noted before it is taken.
-        commands: list[Command] = [("HMGET", names.main(id), "epoch", "last", "tip", "closed", "running") for id in ids]
-        ends: dict[str, tuple[Position, str]] = {}
-        running: list[str] = []
-        for id, (epoch, last, tip, closed, runs) in zip(ids, await connection.many(commands), strict=True):
+        commands: list[Command] = [
+            ("HMGET", names.main(id.decode(errors="replace")), "epoch", "last", "tip", "closed", "running")
+            for id in ids
+        ]
+        ends: dict[bytes, tuple[str, Position, str]] = {}
+        running: list[bytes] = []
+        for id, answer in zip(ids, await connection.many(commands, apart=True), strict=True):
+            if isinstance(answer, Internal):
+                continue  # what is no context is taken out, and found by nobody
+            epoch, last, tip, closed, runs = answer
             if runs == b"true":
                 running.append(id)
-            elif epoch is not None and closed is None:
-                ends[id] = Position(epoch.decode(), int(last)), tip.decode()
+            elif closed is None:
+                with contextlib.suppress(TypeError, ValueError, AttributeError):  # nor is one without an end
+                    ends[id] = id.decode(), Position(epoch.decode(), int(last)), tip.decode()
         await used(connection, running)
         taken = await connection.script(TAKE_UNUSED, [names.USED], [before, *ids])
-        found = [(id, *ends[id]) for raw in taken if (id := raw.decode()) in ends]
+        found = [ends[id] for id in taken if id in ends]
         if found:
             return found
 
