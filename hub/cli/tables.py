@@ -96,7 +96,7 @@ def nodes_table(rows: list[dict[str, Any]]) -> Table:
     table.add_column("agents", overflow="ellipsis", min_width=8, max_width=14)
     for name in ("load", "lag"):
         table.add_column(name, no_wrap=True, justify="right")
-    differ = len({row["info"].get("version") for row in rows}) > 1
+    differ = len({str(row["info"].get("version")) for row in rows}) > 1
     for row in rows:
         info = row["info"]
         place = f"{one_line(info.get('host', '?'), 14)}:{one_line(info.get('pid', '?'), 8)}"
@@ -108,7 +108,7 @@ def nodes_table(rows: list[dict[str, Any]]) -> Table:
             *(one_line(info.get(name, "?"), 8) for name in ("contexts", "connections", "runs")),
             Text("draining", style="yellow")
             if info.get("draining")
-            else _cell(", ".join(map(str, info.get("agents") or []))),
+            else _cell(", ".join(map(str, agents)) if isinstance(agents := info.get("agents"), list) else ""),
             load,
             f"{_number(info.get('record_lag')):.1f} s",
         )

@@ -8,16 +8,40 @@ A function without a docstring does what the method of the port does that calls 
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from hub.core.errors import InvalidRequest
+from hub.core.times import seconds
 from hub.record import names
 from hub.record.connection import Connection, pairs
 from hub.record.packing import Malformed, pack, unpack
 
 _MANY_MARKS: Final = 512
+
+
+class _Notice(msgspec.Struct):
+    """What each notice has, and of which types: who reads notices relies on it. ``posted``: key and digest of the request."""
+
+    id: str
+    type: str
+    title: str
+    message: str
+    detail: str
+    priority: int
+    display_time: float
+    group: str
+    source: str
+    context: str | None
+    audience: str | None
+    created_at: str
+    starts_at: str | None
+    expires_at: str | None
+    posted: tuple[str, str]
 
 
 async def notices(connection: Connection) -> dict[str, dict[str, Any]]:
@@ -27,7 +51,7 @@ async def notices(connection: Connection) -> dict[str, dict[str, Any]]:
 async def notice(connection: Connection, id: str) -> dict[str, Any] | None:
     raw = await connection.run("HGET", names.NOTICES, id)
     try:
-        return None if raw is None else _parse(raw)[1]
+        return None if raw is None else _parse(id, raw)[1]
     except Malformed:
         return None  # as if it were not there, as in the list
 
@@ -63,7 +87,11 @@ async def mark_read(connection: Connection, user: str, ids: Sequence[str]) -> No
     if not ids:
         return
     raws = await connection.run("HMGET", names.NOTICES, *ids)
-    marks = {id: _parse(raw)[0] for id, raw in zip(ids, raws, strict=True) if raw is not None}
+    marks: dict[str, str] = {}
+    for id, raw in zip(ids, raws, strict=True):
+        with contextlib.suppress(Malformed):
+            if raw is not None:
+                marks[id] = _parse(id, raw)[0]
     if not marks:
         return
     key = names.user_notices(user)
@@ -77,17 +105,26 @@ async def mark_read(connection: Connection, user: str, ids: Sequence[str]) -> No
 
 async def _all(connection: Connection) -> dict[str, tuple[str, dict[str, Any]]]:
     found = {}
-    for id, raw in pairs(await connection.run("HGETALL", names.NOTICES)).items():
+    for raw_id, raw in pairs(await connection.run("HGETALL", names.NOTICES)).items():
         try:
-            found[id.decode()] = _parse(raw)
+            id = raw_id.decode()
+            found[id] = _parse(id, raw)
         except (Malformed, UnicodeDecodeError):
             continue  # one that somebody else wrote must not hide the others
     return found
 
 
-def _parse(raw: bytes) -> tuple[str, dict[str, Any]]:
-    value = unpack(raw)
-    match value:
+def _parse(id: str, raw: bytes) -> tuple[str, dict[str, Any]]:
+    """The mark and the notice that are kept under an id. Raises Malformed."""
+    match unpack(raw):
         case [str(mark), dict(notice)]:
-            return mark, notice
+            try:
+                checked = msgspec.convert(notice, _Notice)
+                for moment in (checked.created_at, checked.starts_at, checked.expires_at):
+                    if moment is not None:
+                        seconds(moment)
+            except (msgspec.ValidationError, InvalidRequest) as error:
+                raise Malformed(f"not a notice: {error}") from error
+            if checked.id == id:
+                return mark, notice
     raise Malformed("not a notice")

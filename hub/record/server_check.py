@@ -9,11 +9,23 @@ from typing import Final
 from redis.exceptions import AuthenticationError, ResponseError
 
 from hub.core.errors import HubError, StartError, Unavailable
+from hub.record import names
 from hub.record.connection import Connection, causes, pairs, reason_of
 
 ANSWER_SECONDS: Final = 4.0
 """A server that does not answer at all within this is given up."""
 _LOOK_SECONDS: Final = 0.2
+
+KEYS: Final = {
+    names.CONTEXTS: "zset",
+    names.USED: "zset",
+    names.NODES: "hash",
+    names.NOTICES: "hash",
+    names.UPLOADS: "hash",
+    names.BROADCASTS: "stream",
+    names.NO: "string",
+}
+"""The types of the keys that all contexts share."""
 
 Progress = Callable[[str], None]
 """Told now and then how far a server is with loading its data."""
@@ -35,7 +47,20 @@ async def check_server(connection: Connection, progress: Progress | None = None)
             f"the Redis at {connection.address} may drop keys when its memory is full (maxmemory-policy {policy}), and "
             "what the hub has answered must stay: set maxmemory-policy to noeviction"
         )
+    await _check_keys(connection)
     return _durability(info, settings)
+
+
+async def _check_keys(connection: Connection) -> None:
+    types = await connection.many([("TYPE", key) for key in KEYS])
+    for (key, wanted), raw in zip(KEYS.items(), types, strict=True):
+        found = raw.decode()
+        if found not in (wanted, "none"):
+            raise StartError(
+                f"the key {key} in the record at {connection.address} is a {found}, and the hub keeps a {wanted} there: "
+                f"something else wrote it. Move it away (RENAME {key} NEWKEY) or delete it (DEL {key}), or give the hub a "
+                "database of its own"
+            )
 
 
 async def _loaded_info(connection: Connection, progress: Progress | None) -> Info:

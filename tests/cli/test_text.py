@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hub.cli.entries import entry_view
-from hub.cli.tables import contexts_table
+from hub.cli.tables import contexts_table, nodes_table
 from hub.cli.text import age, as_json, clean, duration, is_past, moment_of, one_line, seconds_of, value_text
 from hub.core.errors import InvalidRequest
 
@@ -69,6 +69,14 @@ def test_a_table_with_odd_names_fits_80_columns() -> None:
     shown = _shown(contexts_table([row, row]), color=False)
     assert all(len(line) <= 80 for line in shown.splitlines())
     assert shown.count("x" * 16) == 2
+
+
+@pytest.mark.parametrize("agents", [5, "\x1b[31mred", {"a": 1}, [{}, "\x1b[31m"], None])
+def test_a_table_of_nodes_with_what_no_hub_said(agents: object) -> None:
+    info = {"agents": agents, "contexts": {"a": 1}, "cpu": "much", "version": [1]}
+    shown = _shown(nodes_table([{"name": "n1", "age": 1.0, "info": info}]), color=False)
+    assert "n1" in shown
+    assert "\x1b" not in shown
 
 
 def _shown(part: object, *, color: bool = True) -> str:

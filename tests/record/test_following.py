@@ -11,7 +11,7 @@ from hub.core.position import Position
 from hub.record.memory import MemoryRecord
 from hub.record.port import Following, Outcome, Record, RowTold
 from tests.record.heard import Heard
-from tests.record.writer import NOW, Writer, everything, put
+from tests.record.writer import NOW, Writer, everything, notice, put
 from tests.support import until
 
 Follow = Callable[..., Awaitable[tuple[Heard, Following]]]
@@ -236,9 +236,9 @@ async def test_no_new_epoch_for_what_was_removed(record: Record) -> None:
 
 async def test_a_notice_is_heard_by_its_id(record: Record, follow: Follow) -> None:
     heard, _ = await follow()
-    await record.put_notice({"id": "n / 1", "message": "one"})
-    await record.put_notice({"id": "n / 1", "message": "two"})
-    assert await record.notice("n / 1") == {"id": "n / 1", "message": "two"}
+    await record.put_notice(notice("n / 1", message="one"))
+    await record.put_notice(notice("n / 1", message="two"))
+    assert await record.notice("n / 1") == notice("n / 1", message="two")
     await record.drop_notices(["n / 1", "other"])
     assert await heard.until("notice", 4) == [("n / 1",), ("n / 1",), ("n / 1",), ("other",)]
     assert await record.notice("n / 1") is None

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 from hub.core.errors import StartError, Unavailable
+from hub.record.connection import Connection
+from hub.record.lane import Command
 from hub.record.memory import MemoryRecord
 from hub.record.redis import RedisRecord
-from hub.record.server_check import check_server
+from hub.record.server_check import KEYS, check_server
 from hub.record.valkey import server_binary
+from hub.wire.messages import NoticePost
+from tests.node.support import node_on
 from tests.record.servers import running
-from tests.record.writer import Writer
+from tests.record.test_uploads import upload
+from tests.record.writer import Writer, pieces
 
 
 async def refused(url: str) -> str:
@@ -58,6 +63,33 @@ async def test_a_policy_that_drops_keys_is_refused(policy: str) -> None:
         assert "noeviction" in await refused(url)
 
 
+@pytest.mark.parametrize("key", [key for key, kind in KEYS.items() if kind != "string"])
+async def test_a_key_of_another_type_is_named_with_what_to_do(server: str, connection: Connection, key: str) -> None:
+    await connection.run("SET", key, "x")
+    message = await refused(server)
+    assert f"the key {key} in the record at {server} is a string" in message
+    assert f"DEL {key}" in message
+    await connection.run("DEL", key)
+    record = RedisRecord(server)
+    await record.start()
+    await record.close()
+
+
+async def test_what_a_hub_keeps_is_of_the_types_that_are_checked(server: str, connection: Connection) -> None:
+    async with node_on(RedisRecord(server)) as node:
+        await node.notices.post(NoticePost(message="m"), "operator", None)
+        await node.record.add_broadcast({})
+        await node.record.note_uses(True)
+        await Writer().create(node.record)
+        await node.record.used(["ctx1"])
+        await node.record.next_no()
+        await node.record.put_upload(upload("u1"), pieces(b"x"))
+        assert await connection.run("EXISTS", *KEYS) == len(KEYS)
+        again = RedisRecord(server)
+        await again.start()
+        await again.close()
+
+
 class Says:
     """A server that says of itself what a test wants."""
 
@@ -68,6 +100,9 @@ class Says:
 
     async def run(self, *words: str) -> Any:
         return self.info if words == ("INFO",) else []
+
+    async def many(self, commands: Sequence[Command]) -> list[bytes]:
+        return [b"none" for _ in commands]
 
 
 OLD_REDIS = {"redis_version": "6.2.14"}

@@ -26,6 +26,15 @@ def document(context: str, epoch: str, **members: Any) -> dict[str, Any]:
     } | members  # fmt: skip
 
 
+def notice(id: str, **members: Any) -> dict[str, Any]:
+    """A notice as a node makes them."""
+    return {
+        "id": id, "type": "info", "title": "", "message": "", "detail": "", "priority": 10, "display_time": 3.0, "group": "",
+        "source": "operator", "context": None, "audience": None, "created_at": NOW, "starts_at": None, "expires_at": None,
+        "posted": ["key", "digest"],
+    } | members  # fmt: skip
+
+
 def creation(context: str, epoch: str, **members: Any) -> list[Part]:
     return [{"kind": "patch", "ops": [{"op": "replace", "path": "", "value": document(context, epoch, **members)}]}]
 
