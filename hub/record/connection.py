@@ -252,5 +252,5 @@ def _check_path(url: str) -> None:
     """Raises ValueError for a path that is no database: redis-py would take the first one, which may be another hub's."""
     parts = urlsplit(url)
     db = unquote(parts.path).removeprefix("/")
-    if parts.scheme != "unix" and db and not (db.isascii() and db.isdigit()):
+    if parts.scheme in ("redis", "rediss") and db and not (db.isascii() and db.isdigit()):
         raise ValueError(f"{db!r} is not the number of a database")
