@@ -196,6 +196,15 @@ class Audience:
             reply["reason"] = reason
         return reply
 
+    def may_lack_snapshot(self, outbox: Outbox) -> bool:
+        """Whether a reader in snapshot mode that stands at the end may know only the log part of the last change: its connection
+        may have ended before the snapshot behind it came. What is still told on this connection comes in order."""
+        members = self.room.members
+        if outbox in members and outbox not in self.room.behind and outbox not in self._apart:
+            return False
+        last = self.ring.since(self._replica.position.after(-1))
+        return not last or last[0].in_log
+
     def newest(self, variant: Variant) -> Encoded:
         """The snapshot of the newest state, for one member."""
         with self._replica.confirmed() as state:

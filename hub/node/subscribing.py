@@ -76,7 +76,8 @@ class Subscribing:
             reason = await replay.prepare()
             if not current():
                 return None
-            if reason is None and replay.nothing_missed and not viewer.patch:
+            lacks = not viewer.patch and live.audience.may_lack_snapshot(outbox)
+            if reason is None and replay.nothing_missed and lacks:
                 await self._wait_for_turn(live, outbox, viewer)
                 if not current():
                     return None
@@ -86,7 +87,7 @@ class Subscribing:
                 if not replay.nothing_missed:
                     live.audience.enter(replay)
                     return reply, replay.run
-                if not viewer.patch:  # the log's event of that seq may have come, and not the snapshot behind it
+                if lacks:
                     reply |= self._counted(live.audience.get_reply(outbox.variant, private=False))
                 live.audience.join(outbox, viewer)
                 return reply, nothing
