@@ -125,13 +125,15 @@ class HubServer:
             self._home.tell(self.url)
 
     def _check_secret(self) -> None:
-        """Nodes that sign tokens with different secrets would each refuse the clients of the others. Raises StartError."""
+        """Warn of nodes that sign tokens with another secret: each refuses the clients of the other."""
         others = self.node.presence.others
         for row in self.node.presence.rows():
             if row["name"] in others and row["info"].get("secret", self._mark) != self._mark:
-                raise StartError(
-                    f"the node {row['name']} on {row['info'].get('host')}, which has the same record, signs tokens with another "
-                    "secret: give all of them the same HUB_SECRET, or this one a record of its own"
+                _log.warning(
+                    "the node %s on %s, which has the same record, signs tokens with another secret: a token of one is "
+                    "refused by the other, until all have the same HUB_SECRET",
+                    row["name"],
+                    row["info"].get("host"),
                 )
 
     def _record(self, redis: str | None) -> Record:
