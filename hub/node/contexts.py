@@ -169,7 +169,7 @@ class Contexts:
     def heard(self, live: LiveContext, epoch: str, last: int, entry: RecordEntry | None) -> None:
         """An entry of a followed context, from whoever appended it."""
         live.heard(epoch, last, entry)
-        if live.rest is not None:  # the other writer has had its turn
+        if live.rest is not None and entry is not None and entry.id.startswith(live.yields_to):  # it has had its turn
             self._after_append(live)
         if live.doubted:
             self.doubt(live)
@@ -336,14 +336,14 @@ class Contexts:
             await asyncio.sleep(0.2)
         finally:
             for live in group:
-                yields, live.yields = live.yields, False
-                if yields:
+                if live.yields_to:
                     live.rest = asyncio.get_running_loop().call_later(YIELD, self._after_append, live)
                 else:
                     self._after_append(live)
 
     def _after_append(self, live: LiveContext) -> None:
         live.ready = False
+        live.yields_to = ""
         if live.rest is not None:
             live.rest.cancel()
             live.rest = None

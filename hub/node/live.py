@@ -123,8 +123,8 @@ class LiveContext:
         """Whether this node has not compared its end for so long that a missing context may have been removed."""
         self.renewed = False
         """Whether it was given a new epoch because a client stood past its end."""
-        self.yields = False
-        """Whether another writer goes first once."""
+        self.yields_to = ""
+        """Another writer that goes first once, by what the ids of its entries begin with."""
         self.rest: asyncio.TimerHandle | None = None
         """Set while it does: this node goes on when that is over at the latest."""
         self._watcher = watcher
@@ -241,7 +241,7 @@ class LiveContext:
         self._stale = appended.outcome is Outcome.STALE
         match appended.outcome:
             case Outcome.APPENDED:
-                self.yields = appended.wanted
+                self.yields_to = appended.wanted
                 self._confirm(flight)
             case Outcome.STALE:
                 return self._catch_up(flight, appended)

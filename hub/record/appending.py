@@ -18,7 +18,7 @@ from hub.record import names
 from hub.record.connection import Connection
 from hub.record.lane import Command
 from hub.record.loading import entries_of
-from hub.record.packing import pack_changes
+from hub.record.packing import Malformed, pack_changes, unpack
 from hub.record.plain import ms_of, touched
 from hub.record.port import Append, Appended, Outcome
 from hub.record.scripts import APPEND
@@ -183,7 +183,7 @@ def _index_after(prepared: _Prepared, answer: list[Any]) -> list[Command]:
 
 def _result(connection: Connection, append: Append, answer: list[Any]) -> Appended:
     if answer[0] == _APPENDED:  # nearly always
-        return Appended(Outcome.APPENDED, wanted=bool(answer[1]))
+        return Appended(Outcome.APPENDED, wanted=_writer(answer[1]) if answer[1] else "")
     outcome = Outcome(answer[0].decode())
     if outcome is Outcome.FAILED:
         return Appended(outcome, error=connection.refusal(answer[1].decode(errors="replace")))
@@ -192,3 +192,11 @@ def _result(connection: Connection, append: Append, answer: list[Any]) -> Append
     except HubError as error:
         return Appended(Outcome.FAILED, error=error)
     return Appended(outcome, entries, bool(answer[1]))
+
+
+def _writer(mark: bytes) -> str:
+    """Who was stale, by its mark; "" if that is none which a hub wrote."""
+    try:
+        return str(unpack(mark))
+    except Malformed:
+        return ""

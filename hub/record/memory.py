@@ -85,7 +85,7 @@ class MemoryRecord:
             return Appended(Outcome.STALE, *there.after(position.seq, _MISSED))
         if not entry.changes:
             return Appended(Outcome.APPENDED)
-        wanted, there.wanted = there.wanted not in ("", _writer_of(entry.id)), ""
+        wanted, there.wanted = there.wanted, ""
         type = there.fields.get("type", "")
         there.add(prepared, self._clock() + TOMBSTONE_SECONDS)
         there.made_by = append.key
@@ -96,7 +96,7 @@ class MemoryRecord:
             self._tell_row(append.context, there, before, gone=type)
         elif prepared.fields:
             self._tell_row(append.context, there, before)
-        return Appended(Outcome.APPENDED, wanted=wanted)
+        return Appended(Outcome.APPENDED, wanted="" if wanted == _writer_of(entry.id) else wanted)
 
     def _tell_row(self, context: str, there: MemoryContext, before: str | None, gone: str | None = None) -> None:
         for following in self._followings:

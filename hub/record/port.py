@@ -69,9 +69,9 @@ class Appended:
     entries: Sequence[RecordEntry] = ()
     more: bool = False
     error: HubError | None = None
-    wanted: bool = False
-    """With APPENDED: another writer was the first that was stale since the last entry. Who wins lets it go first once
-    (RECORD.md, "Append")."""
+    wanted: str = ""
+    """With APPENDED: which other writer was the first that was stale since the last entry, by what the ids of its entries begin
+    with, or "". Who wins lets it go first once (RECORD.md, "Append")."""
 
 
 @dataclass(frozen=True, slots=True)

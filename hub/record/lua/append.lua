@@ -13,7 +13,8 @@
 --         9    with c and x the key of the request that created it, '' if it has none: the tombstone keeps it
 --         10-  plain fields of the main hash, each followed by '=text', or '-' to take it away
 -- Answers for each context {outcome, flag, owner before, missed entries} or {'failed', reason}. The flag is 1 with missed
--- entries if there are more of them; with 'appended' if another writer was stale since the last entry.
+-- entries if there are more of them; with 'appended' it is the mark of the first other writer
+-- that was stale since the last entry.
 local largest, room = tonumber(ARGV[2]), tonumber(ARGV[3])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
@@ -126,7 +127,7 @@ local function append(main, head, changes)
   elseif #head > 9 then
     tell_row(main, epoch, new_last, there[6])
   end
-  return {'appended', wanted and wanted ~= writer_of(id) and 1 or 0, owner, {}}
+  return {'appended', wanted and wanted ~= writer_of(id) and wanted or 0, owner, {}}
 end
 
 local answers = {}
