@@ -87,7 +87,7 @@ def test_the_agent_of_a_hub_that_is_killed_ends_its_run_at_the_next_hub_and_then
 
 def test_a_run_in_the_middle_of_a_kill_goes_on_or_can_be_taken_up(tmp_path: Path) -> None:
     both = HubProcess(tmp_path, command="up", HUB_RUN_GRACE="1")
-    both.options = ["--pace", "0.2"]
+    both.options = ["--pace", "0.5"]
     with both:
         id = both.json("new")["id"]
         with both.beside("watch", id, "--json", "--tail", "500") as watch:
