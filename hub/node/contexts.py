@@ -434,9 +434,8 @@ class Contexts:
         if live.created is not None and not (loaded and loaded.tip == live.last_entry):
             requests = live.hand_over()
             live.close("exists")
-            self._background.run(
-                self._hand(requests)
-            )  # they may wait for a creation, which waits for this append's end
+            # Not waited for: they may wait for a creation, which waits for the end of this append.
+            self._background.run(self._hand(requests))
         elif loaded is not None and loaded.state.exists and loaded.born == live.born:
             same = loaded.state.position.epoch == epoch
             live.start_over(loaded, "too_far_behind" if same else "epoch_changed")

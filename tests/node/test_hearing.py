@@ -195,7 +195,7 @@ async def test_who_comes_is_shown_what_another_node_has_answered(
     await create(first)
     await second.contexts.open("c")
     await until(lambda: not second.lag)
-    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    asked = somebody_at(second)
     for n in range(2, 12):
         answer = await ok(first, incr())
         if asks == "subscribe":
@@ -214,7 +214,7 @@ async def test_who_comes_while_the_record_is_away_is_shown_what_is_known(
     await create(first)
     await second.contexts.open("c")
     monkeypatch.setattr(second.record, "differ", away)
-    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    asked = somebody_at(second)
     reply = await asyncio.wait_for(asked.answer(ContextGet(context="c")), 5)
     assert reply["seq"] == 1
 
@@ -248,7 +248,7 @@ async def test_who_comes_to_a_node_that_hears_old_entries_is_shown_the_newest(
         return found
 
     monkeypatch.setattr(second.record, "differ", slow)
-    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    asked = somebody_at(second)
     assert (await asked.answer(ContextGet(context="c")))["seq"] == answer["seq"]
     assert len(heard) == 4
 
@@ -261,8 +261,13 @@ async def test_who_comes_to_a_node_that_takes_the_others_for_dead_is_shown_the_n
     await until(lambda: not second.lag)
     second.hearing.alone()
     answer = await ok(first, incr())
-    asked = Asked(second, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
+    asked = somebody_at(second)
     assert (await asked.answer(ContextGet(context="c")))["seq"] == answer["seq"]
+
+
+def somebody_at(node: Node) -> Asked:
+    """An operator's connection to a node."""
+    return Asked(node, Identity("ann", Role.OPERATOR), KeptOutbox(), no_call)
 
 
 async def no_call(name: str, payload: dict[str, Any]) -> dict[str, Any]:
