@@ -12,6 +12,7 @@ import aiohttp
 import socketio
 from aiohttp import web_app
 
+from hub.agent.connection import Socket
 from hub.core.requests import Role
 from hub.core.state import ContextState
 from hub.server.auth import Tokens
@@ -99,7 +100,7 @@ class Client(Talk):
         self.controls: list[dict[str, Any]] = []
         self.answer_run: Callable[[dict[str, Any]], Any] = lambda run: {"ok": True}
         serializer = "msgpack" if kind == "msgpack" else "default"
-        self.sio = socketio.AsyncClient(serializer=serializer, reconnection=False)
+        self.sio = socketio.AsyncClient(serializer=serializer, reconnection=False, http_session=session)
         self.sio.on("*", self._on_event)
         self.sio.on("connect_error", lambda data: self._keep("connect_error", data))
         self.sio.on("disconnect", self._on_disconnect)
@@ -174,6 +175,11 @@ def refusal(reply: Any, code: str) -> dict[str, Any]:
     assert error["message"]
     assert isinstance(error["retryable"], bool)
     return error
+
+
+def session() -> aiohttp.ClientSession:
+    """What an asyncio client of python-socketio that may be given up while it connects makes its session with."""
+    return aiohttp.ClientSession(ws_response_class=Socket)
 
 
 async def leave(sio: Any) -> None:

@@ -27,6 +27,18 @@ Token = str | Callable[[], "str | Awaitable[str]"]
 _FOR_GOOD: Final[dict[int, type[HubError]]] = {4500: Unauthorized, 4503: Removed, 4507: Forbidden}
 
 
+class Socket(aiohttp.ClientWebSocketResponse):
+    """A WebSocket that is closed when who waits for its next message is cancelled: a Socket.IO client that is given up before
+    the hub's first packet came knows of no socket yet, and leaves it open."""
+
+    async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:
+        try:
+            return await super().receive(timeout)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+
 class Lost(Exception):
     """The connection went before an answer came; the request may have arrived."""
 
@@ -63,7 +75,7 @@ class Connection:
 
     async def start(self, wait: float) -> None:
         """Connect; ``wait``: seconds to try for. Raises Unavailable, or what the hub refuses with."""
-        self.http = aiohttp.ClientSession()
+        self.http = aiohttp.ClientSession(ws_response_class=Socket)
         deadline = asyncio.get_running_loop().time() + wait
         attempt = 0
         while True:

@@ -8,7 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from socketio import AsyncClient
 
 import hub as hub_package
 from hub import (
@@ -29,6 +33,7 @@ from hub import (
     register_secret,
 )
 from hub.agent.connect import Client
+from hub.agent.connection import Socket
 from hub.agent.serving import Agent
 from hub.core.requests import Role
 from hub.node import contexts as contexts_module
@@ -96,6 +101,29 @@ async def test_nobody_there() -> None:
     with pytest.raises(Unavailable):
         async with connect(f"http://127.0.0.1:{free_port()}", token="x", wait=0.2):
             pass
+
+
+async def test_an_attempt_that_is_given_up_leaves_no_connection_open() -> None:
+    """A hub that stops between the end of the handshake and its first packet; and what was raised then is kept."""
+    told: list[str] = []
+
+    async def silent(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        told.append("opened")
+        await socket.receive()
+        told.append("closed")
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/socket.io/", silent)
+    async with TestServer(app) as server, aiohttp.ClientSession(ws_response_class=Socket) as http:
+        sio = AsyncClient(reconnection=False, http_session=http)
+        with pytest.raises(TimeoutError) as kept:
+            async with asyncio.timeout(0.2):
+                await sio.connect(str(server.make_url("")), transports=["websocket"])
+        await until(lambda: told == ["opened", "closed"])
+        assert kept.value.__traceback__
 
 
 async def test_a_token_from_a_function(hub: HubServer) -> None:

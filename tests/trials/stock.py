@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import socketio
 
-from tests.clients import Talk, leave
+from tests.clients import Talk, leave, session
 from tests.support import ROOT, SECONDS, required, until
 
 ENDPOINTS = {"json": "/socket.io", "msgpack": "/msgpack/socket.io"}
@@ -59,7 +59,8 @@ class AsyncioStock(_PythonStock):
     """python-socketio on asyncio."""
 
     async def open(self, url: str, token: object, endpoint: str, transport: str) -> Self:
-        self.sio = socketio.AsyncClient(serializer="msgpack" if endpoint == "msgpack" else "default", **_BACK)
+        serializer = "msgpack" if endpoint == "msgpack" else "default"
+        self.sio = socketio.AsyncClient(serializer=serializer, http_session=session, **_BACK)
         self._listen()
         self.sio.on("*", self._heard)
         try:
