@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hub.agent.config import AgentConfig, AgentContextType, UserMessage
     from hub.agent.connect import Client, connect
     from hub.agent.context import AgentContext
-    from hub.agent.errors import RunStopped, Unconfirmed
+    from hub.agent.errors import NoAnswer, RunStopped, Unconfirmed
     from hub.agent.log import Log
     from hub.agent.log_item import LogItem
     from hub.agent.notifications import Notification, NotificationManager, NotificationPriority, NotificationType
@@ -57,6 +57,7 @@ __all__ = [
     "Log",
     "LogItem",
     "MirrorReader",
+    "NoAnswer",
     "NotFound",
     "Notification",
     "NotificationManager",
@@ -94,6 +95,7 @@ _MODULES: Final = {
     ),
     "hub.agent.context": ("AgentContext",),
     "hub.agent.errors": (
+        "NoAnswer",
         "RunStopped",
         "Unconfirmed",
     ),

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from hub.agent import current
+from hub.agent.asking import Asking
 from hub.agent.batch import batch_of, batched
 from hub.agent.checks import checked_context_id, checked_context_type, checked_text, checked_user_id
 from hub.agent.config import AgentConfig, AgentContextType
@@ -20,7 +21,6 @@ from hub.agent.message_queue import MessageQueue
 from hub.agent.moments import to_datetime, to_text
 from hub.agent.notifications import NotificationManager
 from hub.agent.registry import ContextsView, Registry, current_registry
-from hub.agent.running import Running
 from hub.agent.session import SessionContext
 from hub.agent.writer import Writer
 from hub.core.contexts import ROW_FIELDS
@@ -32,7 +32,7 @@ from hub.core.values import check
 _SHOWN = (*ROW_FIELDS, "metadata", "progress", "log", "run")
 
 
-class AgentContext(Running):
+class AgentContext(Asking):
     """A session: data, state, log, queue and run control. Thread-safe; every write is seen here at once.
 
     Building one creates the session. Sessions that exist already come from ``get``, or from ``await hub.open(id)``.
@@ -112,6 +112,7 @@ class AgentContext(Running):
         self.message_queue = MessageQueue(writer)
         self._registry = registry
         self._set_up_running()
+        self._set_up_asking()
         document = writer.read().document
         writer.created_at = document["created_at"]
         registry.saw_no(document["no"])

@@ -11,6 +11,12 @@ class RunStopped(HubError):
     code = "run_stopped"
 
 
+class NoAnswer(HubError):
+    """Nobody answered a question in time, or it was taken back."""
+
+    code = "no_answer"
+
+
 class Unconfirmed(HubError):
     """Writes that the hub had not confirmed when the process let go of them. ``details["writes"]`` says how many."""
 

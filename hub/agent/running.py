@@ -189,6 +189,10 @@ class Running:
             self.steps += 1
 
     def _may_go_on(self) -> bool:
+        return not self._check_stop()
+
+    def _check_stop(self) -> bool:
+        """Whether the context is paused. Raises RunStopped, and whatever was refused of earlier writes."""
         self.writer.raise_failures()
         self.writer.check_open()
         task = running_task()
@@ -200,4 +204,4 @@ class Running:
             raise RunStopped("the run has ended")
         if (run is not None and run["status"] == "stopping") or (task is not None and task.stopping):
             raise RunStopped("the run was asked to stop")
-        return not paused
+        return bool(paused)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -35,16 +36,19 @@ async def until(writer: Writer, ready: Callable[[], bool]) -> None:
         unwatch()
 
 
-def wait_until(writer: Writer, ready: Callable[[], bool]) -> None:
-    """``until`` for a thread that runs no event loop."""
+def wait_until(writer: Writer, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+    """``until`` for a thread that runs no event loop. False if it was not ready within ``timeout`` seconds."""
     if ready():
-        return
+        return True
+    deadline = None if timeout is None else time.monotonic() + timeout
     changed = threading.Event()
     unwatch = writer.watch(changed.set)
     try:
         while not ready():
-            changed.wait()
+            if not changed.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                return False
             changed.clear()
+        return True
     finally:
         unwatch()
 

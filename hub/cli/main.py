@@ -136,6 +136,13 @@ _add(
     "session-hub send aB3d9XqZ --attach access.log",
     "journalctl -n 500 | session-hub send aB3d9XqZ - --wait --json | jq .output",
 )
+_add(
+    TALK,
+    talking.answer,
+    "answer",
+    "session-hub answer aB3d9XqZ yes",
+    "session-hub answer aB3d9XqZ no --ask 39986f889a18a60c",
+)
 _add(TALK, talking.control, "control", "session-hub control aB3d9XqZ pause", "session-hub control aB3d9XqZ stop")
 _add(TALK, talking.remove, "remove", "session-hub remove aB3d9XqZ")
 _add(

@@ -164,6 +164,8 @@ class Screen:
         line = line if self._offline else status_text(document)
         facts = [f"step {done} of {len(plan)}" if plan else ""]
         facts.append(f"{len(document['queue'])} waiting" if document["queue"] else "")
+        asks = [ask["question"] for ask in document["asks"].values() if ask["status"] == "open"]
+        facts.append(f"asks: {one_line(asks[0], 60)}" if asks else "")
         facts.append(f"{document['log']['length']} entries")
         line.append("  " + "  ".join(fact for fact in facts if fact), style="dim")
         parts.append(line)

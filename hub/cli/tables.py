@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hub.cli.text import age, clean, clock_time, durability_text, one_line, value_text
+from hub.cli.text import age, clean, clock_time, durability_text, one_line, option_text, value_text
 
 RUN_STYLES = {
     "starting": "cyan",
@@ -157,6 +157,18 @@ def values_table(values: dict[str, Any], most: int = 30) -> Table:
         table.add_row(Text(one_line(key, 30)), Text(value_text(value, 200)))
     if len(values) > most:
         table.add_row("…", f"and {len(values) - most} more (--json has all)")
+    return table
+
+
+def asks_table(asks: dict[str, dict[str, Any]]) -> Table:
+    """Questions that wait for an answer, by id."""
+    table = plain_table()
+    table.add_column("id", no_wrap=True)
+    table.add_column("question", overflow="fold")
+    table.add_column("options", overflow="fold")
+    for id, ask in asks.items():
+        options = ", ".join(option_text(option) for option in ask["options"] or [])
+        table.add_row(Text(clean(id)), _cell(ask["question"]), _cell(options))
     return table
 
 

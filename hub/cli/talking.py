@@ -1,4 +1,4 @@
-"""Commands that talk to sessions: new, send, control, remove."""
+"""Commands that talk to sessions: new, send, answer, control, remove."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hub.cli import options
 from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
+from hub.cli.text import option_text
 from hub.core.enums import ContextType
-from hub.core.errors import HubError, InvalidRequest
+from hub.core.errors import HubError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from hub.cli.follow import Follower
@@ -181,6 +182,45 @@ class _Answer:
             self._run = ""  # it waits, or waits again
             return False
         return bool(self._run) and (run is None or run["id"] != self._run or not document["running"])
+
+
+def answer(
+    context: Context,
+    text: Annotated[str, typer.Argument(metavar="ANSWER", help="One of the options, if there are any.")],
+    ask: Annotated[
+        str | None, typer.Option("--ask", help="Which question, by its id; not needed for a single one.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Answer a question of a session's agent. The first answer is the one.
+
+    JSON: {"ask", "epoch", "seq", ...}.
+    """
+    reply = options.run(_answer(find_target(url, token, data_dir), context, ask, text))
+    if json:
+        print_json(reply)
+    else:
+        say("answered")
+
+
+async def _answer(target: Target, context: str, ask: str | None, text: str) -> dict[str, Any]:
+    from hub.cli.client import change, connect
+
+    async with connect(target) as connection:
+        asks = (await connection.request("context.get", {"context": context}))["document"]["asks"]
+    if ask is None:
+        waiting = [id for id, question in asks.items() if question["status"] == "open"]
+        if not waiting:
+            raise NotFound(f"no question of session {context!r} waits for an answer")
+        if len(waiting) > 1:
+            raise InvalidRequest(f"several questions wait: name one by --ask, {' or '.join(waiting)}")
+        ask = waiting[0]
+    known = (asks.get(ask) or {}).get("options") or []
+    value = next((option for option in known if option_text(option) == text), text)
+    return {"ask": ask, **await change(target, "answer", {"context": context, "ask": ask, "value": value})}
 
 
 def control(

@@ -118,3 +118,8 @@ def _local(moment: object) -> datetime | None:
         return datetime.fromisoformat(str(moment)).astimezone()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def option_text(option: Any) -> str:
+    """An option of a question as people read and write it."""
+    return option if isinstance(option, str) else json.dumps(option, ensure_ascii=False, separators=(",", ":"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hub.core.draft import Draft
-from hub.core.errors import InvalidRequest, TooLarge, Unsupported
+from hub.core.errors import InvalidRequest, TooLarge
 from hub.core.requests import Control, Create, Remove, Update
 from hub.core.runs import active_run, move, requeue
 from hub.core.times import iso, seconds
@@ -101,11 +101,13 @@ def _nudge(draft: Draft) -> None:
 
 
 def _reset(draft: Draft) -> None:
-    """End the run and empty the log; all else stays."""
+    """End the run, empty the log and forget the questions; all else stays."""
     if active_run(draft.document) is not None:
         move(draft, "stopped")
     if draft.document["run"] and draft.document["run"]["messages"]:
         draft.replace([], "run", "messages")
+    if draft.document["asks"]:
+        draft.replace({}, "asks")
     _set_paused(draft, False)
     draft.add({"kind": "log.reset", "log_id": draft.request.make_id("reset")})
     idle = {"text": "", "entry": None, "active": False}
@@ -114,11 +116,6 @@ def _reset(draft: Draft) -> None:
 
 
 _CONTROLS: Final = {"pause": _pause, "resume": _resume, "stop": _stop, "nudge": _nudge, "reset": _reset}
-
-
-def ask_later(draft: Draft, op: object) -> None:
-    """Questions to people come later: refused by name."""
-    raise Unsupported("ask.open: questions to people are not offered by this version of the hub")
 
 
 def _set_paused(draft: Draft, paused: bool) -> None:

@@ -25,6 +25,8 @@ class Limits:
     """Characters of a message's text; longer ones go as an upload."""
     queue: int = 1_000
     """Messages that wait in one context."""
+    asks: int = 50
+    """Questions that are kept in one context; of those that are done with, the oldest goes first."""
     document: int = 1_048_576
     """Bytes of the document as JSON."""
     operations: int = 10_000

@@ -156,12 +156,19 @@ class RunSet(Operation, tag="run.set"):
 
 
 class AskOpen(Operation, tag="ask.open"):
-    """Ask people a question. Not offered yet: it is refused."""
+    """Ask people a question. With ``options`` the answer is one of them. ``expires_at``: ISO 8601; nobody can answer then."""
 
     id: Id
     question: str
     options: list[Any] | None = None
     expires_at: str | None = None
+
+
+class AskClose(Operation, tag="ask.close"):
+    """A question needs no answer any more."""
+
+    id: Id
+    status: Literal["expired", "withdrawn"] = "withdrawn"
 
 
 AnyOperation = (
@@ -184,4 +191,5 @@ AnyOperation = (
     | SessionContextDelete
     | RunSet
     | AskOpen
+    | AskClose
 )

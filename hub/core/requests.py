@@ -13,6 +13,7 @@ from hub.core.enums import ContextType, EntryType, Role
 from hub.core.keys import MAX_KEY
 from hub.core.operations import (
     AnyOperation,
+    AskClose,
     AskOpen,
     DataDelete,
     DataSet,
@@ -142,6 +143,13 @@ class QueueSend(Body, tag="queue.send"):
     joined: bool = False
 
 
+class AskAnswer(Body, tag="answer"):
+    """What a person answers to a question of an agent."""
+
+    ask: Id
+    value: Any
+
+
 class Control(Body, tag="control"):
     """What people ask of a run."""
 
@@ -197,6 +205,7 @@ AnyBody = (
     | QueueRemove
     | QueueClear
     | QueueSend
+    | AskAnswer
     | Control
     | Trim
     | RunOpen
@@ -269,6 +278,8 @@ __all__ = [
     "AnyBody",
     "AnyOperation",
     "Apply",
+    "AskAnswer",
+    "AskClose",
     "AskOpen",
     "Attachment",
     "Author",

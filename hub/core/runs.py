@@ -63,6 +63,10 @@ def move(draft: Draft, status: str, error: str | None = None) -> None:
 
 def _ended(draft: Draft, status: str) -> None:
     draft.set(draft.request.now, "run", "ended_at")
+    if status != "interrupted":  # else another attempt may ask for the answers
+        for id, ask in draft.document["asks"].items():
+            if ask["status"] == "open" and ask["run"] == draft.document["run"]["id"]:
+                draft.replace("withdrawn", "asks", id, "status")
     if status == "finished" and draft.document["run"]["messages"]:
         draft.replace([], "run", "messages")
     draft.replace(False, "running")
@@ -144,6 +148,8 @@ def _begin(
         "started_at": draft.request.now,
         "messages": messages,
     }
+    if attempt == 1 and draft.document["asks"]:
+        draft.replace({}, "asks")
     draft.replace(run, "run")
     draft.replace(True, "running")
     return {"run": {"id": run["id"], "fence": run["fence"]}, "attempt": attempt}

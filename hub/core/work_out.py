@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from hub.core import contexts, log_operations, messages, requests, runs, session_context, state_operations
+from hub.core import asks, contexts, log_operations, messages, requests, runs, session_context, state_operations
 from hub.core.changes import Change, Part, Undo
 from hub.core.draft import VERSIONED, Draft
 from hub.core.errors import Conflict, Exists, HubError, NotFound, Removed, TooLarge
@@ -103,6 +103,7 @@ REQUESTS: Final[dict[type, _Handler]] = {
     requests.QueueRemove: messages.queue_remove,
     requests.QueueClear: messages.queue_clear,
     requests.QueueSend: messages.queue_send,
+    requests.AskAnswer: asks.answer,
     requests.Trim: log_operations.trim,
     requests.RunOpen: runs.run_open,
     requests.RunStart: runs.run_start,
@@ -130,6 +131,7 @@ OPERATIONS: Final[dict[type, _Operator]] = {
     requests.SessionContextSave: session_context.save,
     requests.SessionContextDelete: session_context.delete,
     requests.RunSet: runs.run_set,
-    requests.AskOpen: contexts.ask_later,
+    requests.AskOpen: asks.ask_open,
+    requests.AskClose: asks.ask_close,
 }
 """What does each operation."""

@@ -72,6 +72,7 @@ _TALKS: Final = frozenset(
         "queue.remove",
         "queue.clear",
         "queue.send",
+        "answer",
         "control",
     }
 )

@@ -174,11 +174,12 @@ BODIES: Final[dict[str, type[AnyBody]]] = {
     "queue.remove": requests.QueueRemove,
     "queue.clear": requests.QueueClear,
     "queue.send": requests.QueueSend,
+    "answer": requests.AskAnswer,
     "control": requests.Control,
     "run.open": requests.RunOpen,
 }
 
-LATER: Final = frozenset({"answer", "token.refresh"})
+LATER: Final = frozenset({"token.refresh"})
 """Names of the protocol that this version refuses."""
 
 

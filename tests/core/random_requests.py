@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hub.core.enums import EntryType
 from hub.core.operations import (
     AnyOperation,
+    AskClose,
+    AskOpen,
     DataDelete,
     DataSet,
     LogAdd,
@@ -35,6 +37,7 @@ from hub.core.operations import (
 from hub.core.requests import (
     AnyBody,
     Apply,
+    AskAnswer,
     Attachment,
     Author,
     Control,
@@ -71,6 +74,7 @@ PATHS = st.one_of(
 )
 NEW_ENTRIES = st.sampled_from(["e0", "e1", "e2"])
 ENTRIES = st.sampled_from(["entry/0", "entry/0", "entry/1", "e0"])
+QUESTIONS = st.sampled_from(["q0", "q1"])
 STEPS = st.sampled_from(["think", "build", "test"])
 
 OPERATIONS: st.SearchStrategy[AnyOperation] = st.one_of(
@@ -118,6 +122,14 @@ OPERATIONS: st.SearchStrategy[AnyOperation] = st.one_of(
     ),
     st.builds(SessionContextDelete),
     st.builds(RunSet, st.sampled_from(["running", "waiting", "finished", "failed", "stopped"]), st.none() | TEXTS),
+    st.builds(
+        AskOpen,
+        QUESTIONS,
+        st.sampled_from(["Which one?", "Which one?", ""]),
+        st.none() | st.lists(SCALARS, max_size=2),
+        st.sampled_from([None, None, "2026-01-01T00:00:00Z", "2126-01-01T00:00:00Z", "soon"]),
+    ),
+    st.builds(AskClose, QUESTIONS, st.sampled_from(["withdrawn", "expired"])),
 )
 RUNS = st.sampled_from([None, None, RunRef("active", 0), RunRef("active", 0), RunRef("other", 1)])
 QUEUED = st.sampled_from(["queue/0", "queue/0", "queue/1", "none"])
@@ -153,6 +165,7 @@ BODIES: st.SearchStrategy[AnyBody] = st.one_of(
     st.builds(QueueRemove, context=st.just("c"), id=QUEUED),
     st.builds(QueueClear, context=st.just("c")),
     st.builds(QueueSend, context=st.just("c"), id=st.none() | QUEUED, joined=st.booleans()),
+    st.builds(AskAnswer, context=st.just("c"), ask=QUESTIONS, value=SCALARS),
     st.builds(
         Control, context=st.just("c"), action=st.sampled_from(["stop", "pause", "resume", "nudge", "nudge", "reset"])
     ),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hub.core.contexts import ROW_FIELDS, row_of
-from hub.core.errors import Exists, InvalidRequest, NotFound, Removed, TooLarge, Unsupported
-from hub.core.operations import AskOpen, LogAdd, OutputSet, ProgressSet, SessionContextSave, StateMerge
+from hub.core.errors import Exists, InvalidRequest, NotFound, Removed, TooLarge
+from hub.core.operations import LogAdd, OutputSet, ProgressSet, SessionContextSave, StateMerge
 from hub.core.position import Position
 from hub.core.requests import AnyBody, Apply, ContextType, Control, Create, Message, Remove, RunOpen, RunStart, Update
 from hub.core.state import ContextState
@@ -182,13 +182,6 @@ def test_reset_ends_the_run_and_empties_the_log_and_keeps_the_rest() -> None:
 def test_a_row_has_the_fields_of_the_list() -> None:
     document = created(name="n").document
     assert row_of(document) == {name: document[name] for name in ROW_FIELDS}
-
-
-def test_questions_come_later() -> None:
-    state = created()
-    with pytest.raises(Unsupported, match=r"ask\.open"):
-        do(state, StateMerge({"a": 1}), AskOpen("q", "Which?"))
-    assert state.document["state"] == {}
 
 
 def test_what_a_programmer_gets_wrong_leaves_nothing_behind() -> None:

@@ -146,7 +146,7 @@ def refusal(name: str, payload: Any) -> HubError:
     [
         ("nonsense", {}, UnknownRequest, "'nonsense'"),
         ("run.start", {"context": "c"}, UnknownRequest, "run.start"),
-        ("answer", {}, Unsupported, "answer"),
+        ("token.refresh", {}, Unsupported, "token.refresh"),
         ("token.refresh", {"token": "t"}, Unsupported, "token.refresh"),
         (
             "apply",

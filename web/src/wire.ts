@@ -74,6 +74,21 @@ export interface Run {
   readonly messages: readonly QueueItem[];
 }
 
+/** A question of an agent to people; the first answer is the one. */
+export interface Ask {
+  readonly question: string;
+  /** The answer is one of them; null: whatever somebody writes. */
+  readonly options: readonly Json[] | null;
+  readonly status: "open" | "answered" | "expired" | "withdrawn";
+  readonly run: string | null;
+  readonly asked_at: string;
+  /** Nobody can answer from then on. */
+  readonly expires_at: string | null;
+  readonly value?: Json;
+  readonly by?: string;
+  readonly answered_at?: string;
+}
+
 /** What viewers see of a context. All fields are always present. */
 export interface HubDocument {
   readonly id: string;
@@ -93,7 +108,7 @@ export interface HubDocument {
   readonly queue: readonly QueueItem[];
   readonly run: Run | null;
   readonly agent: string | null;
-  readonly asks: JsonObject;
+  readonly asks: { readonly [id: string]: Ask };
   /** `length`: how many entries it ever had. `first`: the number of the oldest that is kept; absent while all are. */
   readonly log: { readonly id: string; readonly length: number; readonly first?: number };
   readonly versions: { readonly [part: string]: string };

@@ -5,6 +5,7 @@ import type { SendOptions } from "../src/client";
 import { CHUNK, LogWindow } from "../src/components/log-window";
 import { Draft, type Written } from "../src/models/attachments";
 import { ago, bytes } from "../src/models/clock";
+import { openAsks, said } from "../src/components/asks";
 import { whyUntaken } from "../src/components/pending";
 import { LogModel } from "../src/models/log";
 import { NoticesModel } from "../src/models/notices";
@@ -14,7 +15,7 @@ import { contextIn } from "../src/models/route";
 import { nameFrom } from "../src/models/titles";
 import { tokenIn, tokenInText } from "../src/models/token";
 import { Replica } from "../src/replica";
-import type { ContextRow, Entry, HubDocument, NoticeRow, Part } from "../src/wire";
+import type { Ask, ContextRow, Entry, HubDocument, NoticeRow, Part } from "../src/wire";
 import { StubSocket, settle } from "./stub";
 
 beforeEach(() => void vi.useFakeTimers({ now: new Date("2026-11-29T15:00:00Z") }));
@@ -416,4 +417,19 @@ test("times and sizes in words", () => {
   expect(["2026-11-29T14:59:40Z", "2026-11-29T14:55:00Z", "2026-11-29T12:00:00Z", "2026-11-26T15:00:00Z", "nonsense"].map((time) => ago(time, now)))
     .toEqual(["now", "5 min", "3 h", "3 d", ""]);
   expect([12, 1_600, 9_400_000, 20_000_000].map(bytes)).toEqual(["12 B", "1.6 kB", "9.4 MB", "20 MB"]);
+});
+
+describe("questions of the agent", () => {
+  const ask = (status: Ask["status"], asked_at: string): Ask =>
+    ({ question: "?", options: null, status, run: null, asked_at, expires_at: null });
+
+  test("those that are open are shown, oldest first", () => {
+    const asks = { c: ask("open", "2026-11-29T15:00:02Z"), a: ask("answered", "2026-11-29T15:00:00Z"), b: ask("open", "2026-11-29T15:00:01Z") };
+    expect(openAsks(asks).map(([id]) => id)).toEqual(["b", "c"]);
+    expect(openAsks({})).toEqual([]);
+  });
+
+  test("an option is a text, or what it is as JSON", () => {
+    expect(["yes", 1, null, { a: [true] }].map(said)).toEqual(["yes", "1", "null", '{"a":[true]}']);
+  });
 });

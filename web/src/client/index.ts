@@ -125,6 +125,10 @@ export class HubClient implements TopicLink {
     return this.#requests.send("queue.edit", context, { context, id, text }, options);
   }
 
+  answer(context: string, ask: string, value: Json, options?: SendOptions): Promise<unknown> {
+    return this.#requests.send("answer", context, { context, ask, value }, options);
+  }
+
   removeQueued(context: string, id: string, options?: SendOptions): Promise<unknown> {
     return this.#requests.send("queue.remove", context, { context, id }, options);
   }

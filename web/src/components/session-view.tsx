@@ -1,5 +1,6 @@
 /** The open session: bar, log, waiting messages, and where to write. */
 import type { SessionModel } from "../models/session";
+import { Asks } from "./asks";
 import { useApp } from "./context";
 import { Composer } from "./composer";
 import { IconButton } from "./button";
@@ -23,6 +24,7 @@ export function SessionView({ session, ...bar }: SessionViewProps) {
         : session.empty ? <EmptySession /> : <LogView key={session.id} log={session.log} toEnd={session.sent}><PendingMessages context={session.id} /></LogView>}
       <footer class="dock">
         <RunEnd session={session} />
+        <Asks session={session} />
         <Queue session={session} />
         <ProgressLine session={session} />
         {closed !== null

@@ -2,7 +2,7 @@
 import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { HubError, type ContextTopic, type ContextTopicState, type HubClient } from "../client";
 import type { Replica } from "../replica";
-import type { Attachment, ControlAction, HubDocument } from "../wire";
+import type { Attachment, ControlAction, HubDocument, Json } from "../wire";
 import { Frame } from "./frame";
 import { LogModel } from "./log";
 import type { Outbox } from "./outbox";
@@ -27,6 +27,7 @@ export class SessionModel {
   readonly output = this.#slice((document) => document.output);
   readonly plan = this.#slice((document) => document.session_context);
   readonly queue = this.#slice((document) => document.queue);
+  readonly asks = this.#slice((document) => document.asks);
   readonly progress = this.#slice((document) => document.progress);
   readonly run = this.#slice((document) => document.run);
   readonly running = this.#slice((document) => document.running);
@@ -111,6 +112,11 @@ export class SessionModel {
   /** Put one waiting message first, or join all that wait into one. */
   sendQueued(which: { id: string } | { joined: true }): Promise<void> {
     return this.#act("queue", () => this.client.sendQueued(this.id, which, { patience: PATIENCE }));
+  }
+
+  /** Answer a question of the agent. Who comes second is told whose answer it is. */
+  answer(ask: string, value: Json): Promise<void> {
+    return this.#act(`ask.${ask}`, () => this.client.answer(this.id, ask, value, { patience: PATIENCE }));
   }
 
   #act(name: string, request: () => Promise<unknown>): Promise<void> {
