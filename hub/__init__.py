@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from hub.agent.portal import SyncClient, connect_sync
     from hub.agent.secret import forget_secret, register_secret
     from hub.agent.tasks import DeferredTask
+    from hub.core.enums import WhenBusy
     from hub.core.errors import (
+        AgentBusy,
         Conflict,
         Exists,
         Forbidden,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 
 __all__ = [
+    "AgentBusy",
     "AgentConfig",
     "AgentContext",
     "AgentContextType",
@@ -75,6 +78,7 @@ __all__ = [
     "Unconfirmed",
     "UnknownType",
     "UserMessage",
+    "WhenBusy",
     "connect",
     "connect_sync",
     "create",
@@ -120,7 +124,9 @@ _MODULES: Final = {
         "register_secret",
     ),
     "hub.agent.tasks": ("DeferredTask",),
+    "hub.core.enums": ("WhenBusy",),
     "hub.core.errors": (
+        "AgentBusy",
         "Conflict",
         "Exists",
         "Forbidden",

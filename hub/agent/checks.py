@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from hub.core.enums import WhenBusy
 from hub.core.errors import InvalidRequest, InvalidValue, UnknownType
 from hub.core.log_operations import check_entry_type
 from hub.core.requests import Attachment, ContextId, ContextType, Id, UserId
@@ -49,6 +50,14 @@ def checked_context_type(type: ContextType | str) -> ContextType:
         raise UnknownType(
             f"{str(type)[:60]!r} is not a type of context; the types are {', '.join(ContextType)}"
         ) from None
+
+
+def checked_when_busy(when_busy: WhenBusy | str) -> WhenBusy:
+    """What becomes of messages that come while the agent works, by name. Raises UnknownType."""
+    try:
+        return WhenBusy(when_busy)
+    except ValueError:
+        raise UnknownType(f"when_busy is one of {', '.join(WhenBusy)}, not {str(when_busy)[:60]!r}") from None
 
 
 def checked_entry_type(type: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -68,6 +69,8 @@ class Client:
         """What the hub said about itself and us: protocol, node, role, sub, limits."""
         self.error: HubError | None = None
         """Why the hub will not have us any more, or None."""
+        self.worker = secrets.token_hex(4)
+        """What this process calls itself as a worker, also after a reconnect."""
         self._agents: list[Agent] = []
         self._registry = current_registry()
         self._unbind: Callable[[], None] = lambda: None
@@ -86,10 +89,11 @@ class Client:
 
     # agents
 
-    def agent(self, name: str, *, capacity: int = 1) -> Agent:
+    def agent(self, name: str, *, capacity: int = 1, attempts: int = 1, version: str | None = None) -> Agent:
         """An agent that this process serves: give it a handler with ``@agent.on_message``, then ``await agent.serve()``.
-        ``capacity``: how many runs at a time."""
-        agent = Agent(self, name, capacity)
+        ``capacity``: how many runs at a time. ``attempts``: how often a message is given to it at most, while its runs are
+        interrupted, as when this process dies. ``version`` shows in its runs."""
+        agent = Agent(self, name, capacity=capacity, attempts=attempts, version=version)
         self._agents.append(agent)
         return agent
 
@@ -190,7 +194,9 @@ class Client:
             self.link.run(self._announce(runs))
 
     async def _announce(self, runs: list[dict[str, Any]]) -> None:
-        await self.connection.ask("agent.serve", {"agent": "run-task", "capacity": 0, "runs": runs})
+        await self.connection.ask(
+            "agent.serve", {"agent": "run-task", "capacity": 0, "worker": self.worker, "runs": runs}
+        )
 
     def _down(self, error: HubError | None) -> None:
         self.link.down(error)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from hub.agent import current
 from hub.agent.asking import Asking
 from hub.agent.batch import batch_of, batched
-from hub.agent.checks import checked_context_id, checked_context_type, checked_text, checked_user_id
+from hub.agent.checks import checked_context_id, checked_context_type, checked_text, checked_user_id, checked_when_busy
 from hub.agent.config import AgentConfig, AgentContextType
 from hub.agent.ids import generate_id
 from hub.agent.link import Link
@@ -24,6 +24,7 @@ from hub.agent.registry import ContextsView, Registry, current_registry
 from hub.agent.session import SessionContext
 from hub.agent.writer import Writer
 from hub.core.contexts import ROW_FIELDS
+from hub.core.enums import WhenBusy
 from hub.core.errors import HubError, InvalidRequest
 from hub.core.pointer import own
 from hub.core.requests import Create, LogAdd, Remove, Update
@@ -57,6 +58,7 @@ class AgentContext(Asking):
         replace: bool = False,
         *,
         agent: str | None = None,
+        when_busy: WhenBusy | str | None = None,
         state: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
         link: Link | None = None,
@@ -65,8 +67,8 @@ class AgentContext(Asking):
         InvalidRequest, InvalidValue, TooLarge.
 
         ``created_at``, ``last_message``: datetimes or ISO 8601 text. ``replace`` ends a live session of that id first.
-        ``set_current`` makes it the current context. ``agent`` answers its messages. ``link``: where it is kept, if not
-        where this process's new contexts go.
+        ``set_current`` makes it the current context. ``agent`` answers its messages, ``when_busy`` says what becomes of those
+        that come while it works. ``link``: where it is kept, if not where this process's new contexts go.
         """
         config = config or AgentConfig()
         registry = current_registry()
@@ -76,6 +78,7 @@ class AgentContext(Asking):
             name=checked_text(name or "", "name"),
             type=checked_context_type(type),
             agent=agent if agent is not None else config.agent,
+            when_busy=checked_when_busy(when_busy if when_busy is not None else config.when_busy),
             user_id=checked_user_id(user_id),
             state=check(state or {}),
             output=check(output_data or {}),
@@ -265,6 +268,15 @@ class AgentContext(Asking):
     @agent.setter
     def agent(self, agent: str) -> None:
         self.writer.submit(Update(context=self.id, agent=agent))
+
+    @property
+    def when_busy(self) -> WhenBusy:
+        """What becomes of messages that come while the agent works."""
+        return WhenBusy(self._field("when_busy"))
+
+    @when_busy.setter
+    def when_busy(self, when_busy: WhenBusy | str) -> None:
+        self.writer.submit(Update(context=self.id, when_busy=checked_when_busy(when_busy)))
 
     @property
     def created_at(self) -> datetime:

@@ -65,6 +65,10 @@ class Host(Protocol):
     def link(self) -> Link:
         """Where the contexts of its runs are kept."""
 
+    @property
+    def worker(self) -> str:
+        """What this process calls itself as a worker, also after a reconnect."""
+
     async def open(self, id: str) -> AgentContext:
         """A context of the hub, by id. Raises NotFound."""
 
@@ -75,11 +79,15 @@ class Host(Protocol):
 class Agent:
     """Takes runs of one agent. Made by ``client.agent``."""
 
-    def __init__(self, client: Host, name: str, capacity: int) -> None:
-        if capacity < 1:
-            raise InvalidRequest("an agent's capacity is 1 or more")
+    def __init__(
+        self, client: Host, name: str, *, capacity: int, attempts: int = 1, version: str | None = None
+    ) -> None:
+        if capacity < 1 or attempts < 1:
+            raise InvalidRequest("an agent's capacity and its attempts are 1 or more")
         self.name = name
         self.capacity = capacity
+        self.attempts = attempts
+        self.version = version
         self._client = client
         self._handler: Handler | None = None
         self._held: list[_Held] = []
@@ -109,8 +117,7 @@ class Agent:
             await self._announce()
             await self._serving
         finally:
-            self._serving = None
-            await self._give_up_runs()
+            await self.stop()
             loose.off()
 
     @property
@@ -119,9 +126,11 @@ class Agent:
         return [held.run for held in self._held]
 
     async def stop(self) -> None:
-        """Serve no more."""
-        if self._serving is not None and not self._serving.done():
-            self._serving.cancel()
+        """Serve no more. The hub hears that before runs are given up: what it offers again then must not come here."""
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            serving.cancel()
+            await self._take_no_more()
         await self._give_up_runs()
 
     # the connection
@@ -149,10 +158,25 @@ class Agent:
 
     async def _announce(self) -> None:
         held = [{"context": held.id, "run": {"id": held.run.id, "fence": held.run.fence}} for held in self._active()]
-        asked = {"agent": self.name, "capacity": self.capacity, "runs": held}
+        asked = {
+            "agent": self.name,
+            "capacity": self.capacity,
+            "worker": self._client.worker,
+            "attempts": self.attempts,
+            **({"version": self.version} if self.version is not None else {}),
+            "runs": held,
+        }
         reply = await self._client.connection.ask("agent.serve", asked)
         for lost in reply.get("lost", []):
             self._stop(lost["context"], lost["run"])
+
+    async def _take_no_more(self) -> None:
+        asked = {"agent": self.name, "capacity": 0, "worker": self._client.worker}
+        try:
+            async with asyncio.timeout(LEAVE):
+                await self._client.connection.ask("agent.serve", asked)
+        except (HubError, TimeoutError) as error:
+            _log.debug("agent %s: the hub does not hear that it is served no more: %s", self.name, error)
 
     def _active(self) -> list[_Held]:
         return [held for held in self._held if not held.ending]
@@ -193,7 +217,10 @@ class Agent:
             ctx = await self._client.open(held.id)
             self._idle.pop(held.id, None)
             await _reached(ctx, Position(payload["position"]["epoch"], payload["position"]["seq"]))
-            messages = [UserMessage(item["text"], item["attachments"], item["id"]) for item in payload["messages"]]
+            messages = [
+                UserMessage(item["text"], item["attachments"], item["id"], payload["attempt"])
+                for item in payload["messages"]
+            ]
             ctx.writer.held_run = held.run
             task = held.task = DeferredTask(
                 ctx, partial(self._handle, ctx, messages), run=held.run, loop=asyncio.get_running_loop()

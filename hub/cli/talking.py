@@ -15,7 +15,7 @@ from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
 from hub.cli.text import option_text
-from hub.core.enums import ContextType
+from hub.core.enums import ContextType, WhenBusy
 from hub.core.errors import HubError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ def new(
     agent: Annotated[str | None, typer.Option("--agent", help="Who answers; by default the hub's own choice.")] = None,
     id: Annotated[str | None, typer.Option("--id", help="The session's id; by default the hub makes one.")] = None,
     type: Annotated[ContextType, typer.Option("--type", help="What it is for.")] = ContextType.USER,
+    when_busy: Annotated[
+        WhenBusy, typer.Option("--when-busy", help="What becomes of messages that come while the agent works.")
+    ] = WhenBusy.QUEUE,
     url: Url = None,
     token: Token = None,
     data_dir: DataDir = None,
@@ -52,7 +55,7 @@ def new(
     """
     from hub.cli.client import change
 
-    wanted: dict[str, Any] = {"type": str(type)}
+    wanted: dict[str, Any] = {"type": str(type), "when_busy": str(when_busy)}
     wanted |= {key: value for key, value in (("name", name), ("agent", agent), ("id", id)) if value}
     reply = options.run(change(find_target(url, token, data_dir), "context.create", wanted))
     if json:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from hub.core.draft import Draft
 from hub.core.errors import InvalidRequest, TooLarge
 from hub.core.requests import Control, Create, Remove, Update
-from hub.core.runs import active_run, move, requeue
+from hub.core.runs import active_run, move, requeue, stop
 from hub.core.times import iso, seconds
 from hub.core.values import same
 
@@ -43,6 +43,7 @@ def create(draft: Draft, body: Create) -> dict[str, Any]:
         "queue": [],
         "run": None,
         "agent": body.agent,
+        "when_busy": str(body.when_busy),
         "asks": {},
         "log": {"id": draft.request.make_id("log"), "length": 0},
         "versions": {"state": version, "output": version, "session_context": version},
@@ -61,6 +62,8 @@ def update(draft: Draft, body: Update) -> dict[str, Any]:
         value = getattr(body, name)
         if value is not None and not same(draft.document[name], value):
             draft.replace(value, name)
+    if body.when_busy is not None and draft.document.get("when_busy") != body.when_busy:
+        draft.set(str(body.when_busy), "when_busy")
     return {}
 
 
@@ -85,19 +88,11 @@ def _resume(draft: Draft) -> None:
     _set_paused(draft, False)
 
 
-def _stop(draft: Draft) -> None:
-    """The worker ends the run at its next checkpoint, so a pause must not hold it."""
-    if active_run(draft.document) is not None:
-        move(draft, "stopping")
-        _set_paused(draft, False)
-
-
 def _nudge(draft: Draft) -> None:
     """Go on: resume, or take up again what an ended run left undone."""
     _set_paused(draft, False)
-    ended = draft.document["run"]
-    if ended and ended["messages"] and active_run(draft.document) is None:
-        requeue(draft, ended["messages"])
+    if draft.document["run"] and active_run(draft.document) is None:
+        requeue(draft)
 
 
 def _reset(draft: Draft) -> None:
@@ -115,7 +110,7 @@ def _reset(draft: Draft) -> None:
         draft.replace(idle, "progress")
 
 
-_CONTROLS: Final = {"pause": _pause, "resume": _resume, "stop": _stop, "nudge": _nudge, "reset": _reset}
+_CONTROLS: Final = {"pause": _pause, "resume": _resume, "stop": stop, "nudge": _nudge, "reset": _reset}
 
 
 def _set_paused(draft: Draft, paused: bool) -> None:

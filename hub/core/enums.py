@@ -14,6 +14,19 @@ class ContextType(StrEnum):
     """Left out of lists for people unless asked for."""
 
 
+class WhenBusy(StrEnum):
+    """What becomes of a message that comes while the agent works on another."""
+
+    QUEUE = "queue"
+    """It waits for its turn."""
+    INTERRUPT = "interrupt"
+    """The run is asked to stop, and the message waits for its turn."""
+    REJECT = "reject"
+    """It is refused."""
+    REPLACE = "replace"
+    """The run is asked to stop, and the message takes the place of those that wait."""
+
+
 class EntryType(StrEnum):
     """What a log entry is about; viewers show each in its own way."""
 

@@ -24,6 +24,7 @@ HubError
 ├── RateLimited              rate_limited        retryable
 ├── Unavailable              unavailable         retryable: the record or the hub cannot be reached
 ├── Busy                     busy                retryable: the worker has no room
+├── AgentBusy                agent_busy          the context takes no message while its agent works
 ├── Internal                 internal            a fault of the hub; it is in the hub's log
 └── StartError               start_error         the hub cannot start; the message says what to do
 """
@@ -191,6 +192,12 @@ class Unavailable(HubError):
 
     code = "unavailable"
     retryable = True
+
+
+class AgentBusy(HubError):
+    """The agent works on another message, and the context takes none meanwhile."""
+
+    code = "agent_busy"
 
 
 class Busy(HubError):

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 
 from hub.core.draft import Draft
-from hub.core.errors import Exists, InvalidRequest, NotFound, Overloaded, TooLarge
+from hub.core.enums import WhenBusy
+from hub.core.errors import AgentBusy, Exists, InvalidRequest, NotFound, Overloaded, TooLarge
+from hub.core.log_operations import log_update
+from hub.core.operations import LogUpdate
 from hub.core.pointer import own
 from hub.core.requests import Message, QueueClear, QueueEdit, QueueRemove, QueueSend
+from hub.core.runs import active_run, show, stop
 
 
 def message(draft: Draft, body: Message) -> dict[str, Any]:
-    """Put a message at the queue's end; answers its id. Raises Overloaded if too many wait."""
+    """Put a message at the queue's end, and do what the context says of messages that come while its agent works. Answers the
+    message's id. Raises AgentBusy, and Overloaded if too many wait."""
     if not body.text.strip() and not body.attachments:
         raise InvalidRequest("a message needs text or an attachment")
     _check_text(draft, body.text)
-    if len(draft.document["queue"]) >= draft.limits.queue:
+    when_busy = draft.document.get("when_busy", WhenBusy.QUEUE)
+    is_busy = active_run(draft.document) is not None or bool(draft.document["queue"])
+    if is_busy and when_busy == WhenBusy.REJECT:
+        raise AgentBusy("the agent works on another message, and this session takes none meanwhile")
+    if len(draft.document["queue"]) >= draft.limits.queue and when_busy != WhenBusy.REPLACE:
         raise Overloaded(f"{draft.limits.queue} messages wait in this context already")
     item_id = draft.request.make_id("message")
     if any(waiting["id"] == item_id for waiting in draft.document["queue"]):
@@ -29,9 +39,29 @@ def message(draft: Draft, body: Message) -> dict[str, Any]:
         "user_id": draft.request.author.sub,
         "created_at": draft.request.now,
     }
+    if when_busy == WhenBusy.REPLACE:
+        _give_way(draft, item_id)
+    if when_busy in (WhenBusy.REPLACE, WhenBusy.INTERRUPT):
+        stop(draft)
     draft.set(item, "queue", "-")
     draft.replace(draft.request.now, "last_message")
     return {"id": item_id}
+
+
+def _give_way(draft: Draft, by: str) -> None:
+    """What waits, and what the run works on, is not taken up again. The log keeps all of it, and says which message replaced
+    it."""
+    run, waiting = active_run(draft.document), draft.document["queue"]
+    messages = [*(run["messages"] if run is not None else []), *waiting]
+    with draft.free():
+        for item in own(messages):
+            show(draft, item)
+            with contextlib.suppress(NotFound):  # the entry is not kept any more
+                log_update(draft, LogUpdate(id=item["id"], kvps={"replaced_by": by}))
+        if waiting:
+            draft.replace([], "queue")
+        if run is not None and run["messages"]:
+            draft.replace([], "run", "messages")
 
 
 def queue_edit(draft: Draft, body: QueueEdit) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from hub.core.enums import ContextType, EntryType, Role
+from hub.core.enums import ContextType, EntryType, Role, WhenBusy
 from hub.core.keys import MAX_KEY
 from hub.core.operations import (
     AnyOperation,
@@ -81,6 +81,7 @@ class Create(Body, tag="context.create"):
     name: str = ""
     type: ContextType = ContextType.USER
     agent: AgentName | None = None
+    when_busy: WhenBusy = WhenBusy.QUEUE
     user_id: UserId | None = None
     state: dict[str, Any] = {}
     output: dict[str, Any] = {}
@@ -96,6 +97,7 @@ class Update(Body, tag="context.update"):
 
     name: str | None = None
     agent: AgentName | None = None
+    when_busy: WhenBusy | None = None
     metadata: dict[str, Any] | None = None
     user_id: UserId | None = None
 
@@ -173,6 +175,10 @@ class RunStart(Body, tag="run.start"):
     agent: str
     worker: str
     node: str
+    attempts: int = 1
+    """How often the agent is given a message at most, while its runs are interrupted."""
+    version: str | None = None
+    """The agent's own, for people."""
 
 
 class RunMove(Body, tag="run.move"):
@@ -327,4 +333,5 @@ __all__ = [
     "Trim",
     "Update",
     "UserId",
+    "WhenBusy",
 ]

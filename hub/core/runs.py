@@ -44,8 +44,9 @@ def check_run(draft: Draft, named: RunRef | None) -> None:
         raise RunRequired("a run is active in this context: an agent's write must name it", run=run["id"])
 
 
-def move(draft: Draft, status: str, error: str | None = None) -> None:
-    """Bring the active run to another status. Raises RunLost if there is none, InvalidRequest if it cannot go there."""
+def move(draft: Draft, status: str, error: str | None = None, *, again: bool = False) -> None:
+    """Bring the active run to another status. If it is over now its messages wait ``again``; also if it is interrupted and the
+    agent wants another attempt. Raises RunLost if there is none, InvalidRequest if it cannot go there."""
     run = active_run(draft.document)
     if run is None:
         raise RunLost("this context has no active run")
@@ -58,20 +59,23 @@ def move(draft: Draft, status: str, error: str | None = None) -> None:
         if error is not None:
             draft.set(error[:_LONGEST_ERROR], "run", "error")
         if status not in ACTIVE:
-            _ended(draft, status)
+            _ended(draft, status, again)
 
 
-def _ended(draft: Draft, status: str) -> None:
+def _ended(draft: Draft, status: str, again: bool) -> None:
+    run = draft.document["run"]
     draft.set(draft.request.now, "run", "ended_at")
     if status != "interrupted":  # else another attempt may ask for the answers
         for id, ask in draft.document["asks"].items():
-            if ask["status"] == "open" and ask["run"] == draft.document["run"]["id"]:
+            if ask["status"] == "open" and ask["run"] == run["id"]:
                 draft.replace("withdrawn", "asks", id, "status")
-    if status == "finished" and draft.document["run"]["messages"]:
+    if status == "finished" and run["messages"]:
         draft.replace([], "run", "messages")
     draft.replace(False, "running")
     if draft.document["progress"]["active"]:
         draft.replace(False, "progress", "active")
+    if again or (status == "interrupted" and run["attempt"] < run.get("attempts", 1)):
+        requeue(draft)
 
 
 def run_set(draft: Draft, op: RunSet) -> None:
@@ -97,8 +101,13 @@ def run_start(draft: Draft, body: RunStart) -> dict[str, Any]:
     message = own(draft.document["queue"][0])
     with draft.free():
         draft.remove("queue", "0")
-        _show(draft, message)
-        return _begin(draft, agent=body.agent, worker=body.worker, node=body.node, messages=[message])
+        show(draft, message)
+        started = _begin(draft, agent=body.agent, worker=body.worker, node=body.node, messages=[message])
+        if body.attempts > 1:
+            draft.set(body.attempts, "run", "attempts")
+        if body.version is not None:
+            draft.set(body.version, "run", "version")
+        return started
 
 
 def run_move(draft: Draft, body: RunMove) -> dict[str, Any]:
@@ -116,15 +125,23 @@ def run_end(draft: Draft, body: RunEnd) -> dict[str, Any]:
     check_run(draft, body.run)
     if body.node is not None and body.node != draft.document["run"]["node"]:
         raise RunLost(f"run {shown(body.run.id)} has moved from node {shown(body.node)} to another")
-    messages = draft.document["run"]["messages"]
-    move(draft, body.status, body.error)
-    if body.again and messages:
-        requeue(draft, messages)
+    move(draft, body.status, body.error, again=body.again)
     return {}
 
 
-def requeue(draft: Draft, messages: list[dict[str, Any]]) -> None:
-    """Put a run's messages back at the head of the queue, for another attempt."""
+def stop(draft: Draft) -> None:
+    """Ask the run to stop, if one goes on. The worker ends it at its next checkpoint, so a pause must not hold it."""
+    if active_run(draft.document) is not None:
+        move(draft, "stopping")
+        if draft.document["paused"]:
+            draft.replace(False, "paused")
+
+
+def requeue(draft: Draft) -> None:
+    """Put the messages of the run that has ended back at the head of the queue, for another attempt."""
+    messages = draft.document["run"]["messages"]
+    if not messages:
+        return
     with draft.free():
         for message in reversed(messages):
             draft.set({**own(message), "attempt": message.get("attempt", 1) + 1}, "queue", "0")
@@ -155,7 +172,7 @@ def _begin(
     return {"run": {"id": run["id"], "fence": run["fence"]}, "attempt": attempt}
 
 
-def _show(draft: Draft, message: dict[str, Any]) -> None:
+def show(draft: Draft, message: dict[str, Any]) -> None:
     """The message as an entry of the log, under its own id. A message that comes again is there already, unless the log
     was reset; it may have been edited since."""
     content, over = cut_content(message["text"], draft.limits)

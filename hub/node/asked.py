@@ -204,7 +204,8 @@ class Asked:
     async def _agent_serve(self, body: wire.AgentServe) -> dict[str, Any]:
         if self.identity.role is Role.AGENT and not self.identity.ctx:
             raise Unsupported("this agent token covers no context; ask for one with ctx patterns")
-        worker = self.worker(body.agent, body.capacity)
+        worker = self.worker(body.agent, body.worker)
+        worker.capacity, worker.attempts, worker.version = body.capacity, body.attempts, body.version
         try:
             lost = await self.node.dispatch.serve(worker, [(held.context, held.run) for held in body.runs])
         finally:
@@ -213,13 +214,13 @@ class Asked:
         self._check_open()
         return {"worker": worker.name, "lost": lost}
 
-    def worker(self, agent: str, capacity: int) -> SessionWorker:
-        """This connection as a worker of an agent."""
+    def worker(self, agent: str, id: str | None = None) -> SessionWorker:
+        """This connection as a worker of an agent; ``id``: what the worker calls itself."""
         worker = self._workers.get(agent)
         if worker is None:
-            name = next((there.name for there in self._workers.values()), f"{self.identity.sub}/{secrets.token_hex(4)}")
-            worker = self._workers[agent] = SessionWorker(agent, name, capacity, self._covers, self._call)
-        worker.capacity = capacity
+            name = next((there.name for there in self._workers.values()), None)
+            name = name or f"{self.identity.sub}/{id or secrets.token_hex(4)}"
+            worker = self._workers[agent] = SessionWorker(agent, name, self._covers, self._call)
         return worker
 
     def _covers(self, context: str) -> bool:

@@ -236,13 +236,14 @@ class Dispatch:
         del self._room[agent], self._loops[agent]
 
     async def _start(self, work: Work) -> None:
-        """Start the run of a context that waits, at the worker with the most room. Raises Unavailable."""
+        """Start the run of a context that waits, at the worker that had it last if that has room. Raises Unavailable."""
         self._offers.forget(work.context)
         live = await self._waiting(work)
         if live is None or self._runs.expects(live.id):  # in the second case the item comes again, in vain
             return
-        agent = self._offers.agent_of(live.replica.state.document)
-        worker = self._workers.pick(agent, live.id)
+        document = live.replica.state.document
+        agent = self._offers.agent_of(document)
+        worker = self._workers.pick(agent, live.id, document["run"] and document["run"]["worker"])
         if agent != work.agent or self._draining or self._workers.pick(agent) is None:
             await self._offers.offer(live.id, agent)  # it has another agent now, or nobody has room any more
             await self._record.done(work)
@@ -275,7 +276,15 @@ class Dispatch:
         self._runs.hold(live.id, worker)
         self._runs.expect(live.id)
         key = f"start/{work.agent}/{work.item}"
-        start = RunStart(context=live.id, agent=work.agent, worker=worker.name, node=self._node, key=key)
+        start = RunStart(
+            context=live.id,
+            agent=work.agent,
+            worker=worker.name,
+            node=self._node,
+            attempts=worker.attempts,
+            version=worker.version,
+            key=key,
+        )
         try:
             answer = await self._append_start(self._contexts.stamp(start, HUB))
         finally:
@@ -327,7 +336,9 @@ class Dispatch:
             "position": {"epoch": answer["epoch"], "seq": answer["seq"]},
         }
         reply = await worker.start(payload)
-        if not reply.get("ok"):
+        if reply.get("ok"):
+            self._workers.doubted.discard(worker)
+        else:
             await self._not_taken(live, worker, run, reply.get("error"))
 
     async def _not_taken(self, live: LiveContext, worker: Worker, run: dict[str, Any], error: Any) -> None:
@@ -351,6 +362,7 @@ class Dispatch:
     def _let_rest(self, worker: Worker) -> None:
         if worker not in self._workers.resting:
             self._workers.resting.add(worker)
+            self._workers.doubted.add(worker)
             self._look_for_room(worker.agent)
             asyncio.get_running_loop().call_later(REST_SECONDS, self._rested, worker)
 

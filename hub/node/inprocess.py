@@ -27,6 +27,8 @@ class _InProcess:
     agent = ""
     name = "hub"
     capacity = 0
+    attempts = 1
+    version = None
     gone = False
 
     def covers(self, context: str) -> bool:

@@ -218,7 +218,7 @@ class Session:
         return self.identity.role in (Role.OPERATOR, Role.AGENT) or owner == self.identity.sub
 
     def _run_opened(self, context: str, done: Done, answer: Answer) -> None:
-        self.node.dispatch.opened(context, answer, None if self._asked.closed else self._asked.worker("", 0))
+        self.node.dispatch.opened(context, answer, None if self._asked.closed else self._asked.worker(""))
         done(answer)
 
     def _apply_many(self, body: wire.ApplyMany, done: Done) -> None:

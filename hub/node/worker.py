@@ -14,10 +14,12 @@ Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 class SessionWorker:
     """A connection that serves an agent."""
 
-    def __init__(self, agent: str, name: str, capacity: int, covers: Callable[[str], bool], call: Call) -> None:
+    def __init__(self, agent: str, name: str, covers: Callable[[str], bool], call: Call) -> None:
         self.agent = agent
         self.name = name
-        self.capacity = capacity
+        self.capacity = 0
+        self.attempts = 1
+        self.version: str | None = None
         self.covers = covers
         self.gone = False
         self._call = call

@@ -20,6 +20,14 @@ class Worker(Protocol):
     @property
     def capacity(self) -> int: ...
 
+    @property
+    def attempts(self) -> int:
+        """How often it is given a message at most, while its runs are interrupted."""
+
+    @property
+    def version(self) -> str | None:
+        """The agent's."""
+
     def covers(self, context: str) -> bool:
         """Whether it may be given this context."""
 
@@ -36,6 +44,8 @@ class Workers:
     def __init__(self) -> None:
         self.resting: set[Worker] = set()
         """Those that are given nothing for now."""
+        self.doubted: set[Worker] = set()
+        """Those that did not say that they have what they were given last: others that have room come first."""
         self._serving: dict[str, list[Worker]] = {}
         self._holders: dict[str, Worker] = {}
         self._held: dict[Worker, set[str]] = {}
@@ -68,18 +78,24 @@ class Workers:
             if not serving:
                 del self._serving[worker.agent]
         self.resting.discard(worker)
+        self.doubted.discard(worker)
         held = self._held.pop(worker, set())
         for id in held:
             del self._holders[id]
         return held
 
-    def pick(self, agent: str, context: str | None = None) -> Worker | None:
-        """The worker with the most room; of those that may be given the context."""
+    def pick(self, agent: str, context: str | None = None, last: str | None = None) -> Worker | None:
+        """Of the workers that have room and may be given the context, and are not in doubt, the one that is named ``last``, else
+        the one with the most room."""
         there = (worker for worker in self._serving.get(agent, []) if worker not in self.resting)
         free = [worker for worker in there if self._load(worker) < worker.capacity]
         if context is not None:
             free = [worker for worker in free if worker.covers(context)]
-        return min(free, key=lambda worker: self._load(worker) / worker.capacity) if free else None
+
+        def order(worker: Worker) -> tuple[bool, bool, float]:
+            return worker in self.doubted, worker.name != last, self._load(worker) / worker.capacity
+
+        return min(free, key=order, default=None)
 
     def _load(self, worker: Worker) -> int:
         return len(self._held.get(worker, ()))

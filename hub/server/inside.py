@@ -6,6 +6,7 @@ It is a session like everybody's, but without a socket; its contexts are linked 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class InsideHub:
         self.config = AgentConfig()
         self.link = NodeLink(server.node)
         self.connection = self
+        self.worker = secrets.token_hex(4)
         self._session = Session(server.node, Identity("app", Role.OPERATOR), _NoOutbox(), self._call)
         self._agents: list[Agent] = []
         self._background = Background("agent code in the hub")
@@ -49,10 +51,11 @@ class InsideHub:
         for live in server.node.contexts:
             self._became_live(live)
 
-    def agent(self, name: str, *, capacity: int = 16) -> Agent:
+    def agent(self, name: str, *, capacity: int = 16, attempts: int = 1, version: str | None = None) -> Agent:
         """An agent that the hub itself serves: give it a handler with ``@agent.on_message``. It is served once ``setup`` has
-        returned. Plain handlers run in threads of their own, so one that blocks delays nobody."""
-        agent = Agent(self, name, capacity)
+        returned. Plain handlers run in threads of their own, so one that blocks delays nobody. A message
+        whose run is interrupted is given to it again, in so many ``attempts`` at most. ``version`` shows in its runs."""
+        agent = Agent(self, name, capacity=capacity, attempts=attempts, version=version)
         self._agents.append(agent)
         return agent
 

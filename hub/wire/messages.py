@@ -143,10 +143,16 @@ class HeldRun(Struct, forbid_unknown_fields=True):
 
 
 class AgentServe(Asked):
-    """This worker takes runs of an agent, ``capacity`` at a time; 0 takes no more. ``runs``: those it still executes."""
+    """This worker takes runs of an agent, ``capacity`` at a time; 0 takes no more. ``runs``: those it still executes.
+
+    ``worker`` is its own id, by which it is known again after its connection was lost. A message whose run is interrupted is
+    offered again, in so many ``attempts`` at most. ``version``: the agent's, which its runs show."""
 
     agent: AgentName
     capacity: Annotated[int, Meta(ge=0, le=10_000)] = 1
+    worker: Id | None = None
+    attempts: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    version: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     runs: list[HeldRun] = []
 
 

@@ -16,6 +16,7 @@ from socketio import AsyncClient
 
 import hub as hub_package
 from hub import (
+    AgentBusy,
     AgentConfig,
     AgentContext,
     Conflict,
@@ -28,7 +29,9 @@ from hub import (
     Unauthorized,
     Unavailable,
     Unconfirmed,
+    UnknownType,
     UserMessage,
+    WhenBusy,
     connect,
     register_secret,
 )
@@ -675,6 +678,58 @@ async def test_an_agent_that_ends_leaves_its_runs_interrupted(hub: HubServer, cl
     await until(lambda: record(hub, ctx.id).document["run"]["status"] == "interrupted")
     assert isinstance(errors[0], asyncio.CancelledError)
     assert record(hub, ctx.id).document["run"]["messages"]
+
+
+async def test_a_message_whose_run_was_interrupted_is_given_to_the_agent_again(hub: HubServer, client: Client) -> None:
+    seen: list[tuple[int, list[str]]] = []
+
+    async def process(agent: Agent, ends: bool) -> None:
+        @agent.on_message
+        async def handle(ctx: AgentContext, message: UserMessage) -> None:
+            seen.append((message.attempt, [entry.content for entry in ctx.log.entries()]))
+            ctx.log.log("info", content=f"attempt {message.attempt}")
+            await ctx.flush()
+            if not ends:
+                await asyncio.Event().wait()
+
+        task = await serve(client, agent)
+        await until(lambda: seen and seen[-1][1][1:] == [f"attempt {n + 1}" for n in range(len(seen) - 1)])
+        if ends:
+            await until(lambda: record(hub, ctx.id).document["run"]["status"] == "finished")
+        await end(task)
+
+    ctx = await client.create(agent="steps")
+    ctx.communicate("m")
+    for n in (1, 2, 3):
+        await process(client.agent("steps", attempts=3, version=f"1.{n}"), n == 3)
+    assert seen == [(1, ["m"]), (2, ["m", "attempt 1"]), (3, ["m", "attempt 1", "attempt 2"])]
+    run = record(hub, ctx.id).document["run"]
+    assert (run["status"], run["attempt"], run["version"]) == ("finished", 3, "1.3")
+
+
+async def test_a_message_while_the_agent_works(hub: HubServer, client: Client) -> None:
+    agent = client.agent("steps")
+
+    @agent.on_message
+    async def handle(ctx: AgentContext, message: UserMessage) -> None:
+        ctx.log.log("info", content=f"begun {message.message}")
+        if message.message == "long":
+            await asyncio.Event().wait()
+
+    task = await serve(client, agent)
+    ctx = await client.create(agent="steps", when_busy="reject")
+    assert ctx.when_busy is WhenBusy.REJECT
+    ctx.communicate("long")
+    await until(lambda: [entry.content for entry in ctx.log.entries()] == ["long", "begun long"])
+    with pytest.raises(AgentBusy):
+        ctx.communicate("refused")
+    ctx.when_busy = "interrupt"
+    ctx.communicate("next")
+    await until(lambda: ctx.log.entries()[-1].content == "begun next")
+    assert [entry.content for entry in ctx.log.entries()] == ["long", "begun long", "next", "begun next"]
+    with pytest.raises(UnknownType, match="queue, interrupt, reject, replace"):
+        ctx.when_busy = "later"
+    await end(task)
 
 
 async def test_an_agent_ends_though_the_hub_is_gone(hub: HubServer) -> None:

@@ -11,11 +11,12 @@ from tests.support import HubProcess, until, wait_until
 
 
 def test_new_prints_the_id_and_nothing_else(shared_hub: HubProcess) -> None:
-    done = shared_hub.run("new", "--name", "A name", "--agent", "nobody")
+    done = shared_hub.run("new", "--name", "A name", "--agent", "nobody", "--when-busy", "reject")
     id = done.stdout.strip()
     assert done.stdout == id + "\n"
     document = shared_hub.json("show", id)["document"]
     assert (document["name"], document["agent"], document["type"]) == ("A name", "nobody", "user")
+    assert document["when_busy"] == "reject"
     assert shared_hub.json("new", "--id", "own-id", "--type", "task")["id"] == "own-id"
     again = shared_hub.run("new", "--id", "own-id")
     assert again.returncode == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from hub.core.enums import EntryType
+from hub.core.enums import EntryType, WhenBusy
 from hub.core.operations import (
     AnyOperation,
     AskClose,
@@ -160,6 +160,7 @@ BODIES: st.SearchStrategy[AnyBody] = st.one_of(
     st.builds(_apply, st.lists(OPERATIONS, min_size=1, max_size=3), st.none(), st.none()),
     st.builds(_apply, st.lists(LOGGED, min_size=1, max_size=4), st.just(RunRef("active", 0)), st.none()),
     st.builds(Update, context=st.just("c"), name=TEXTS, metadata=st.none() | OBJECTS),
+    st.builds(Update, context=st.just("c"), when_busy=st.sampled_from(WhenBusy)),
     st.builds(Message, context=st.just("c"), text=TEXTS, attachments=ATTACHMENTS),
     st.builds(QueueEdit, context=st.just("c"), id=QUEUED, text=TEXTS),
     st.builds(QueueRemove, context=st.just("c"), id=QUEUED),
@@ -171,7 +172,14 @@ BODIES: st.SearchStrategy[AnyBody] = st.one_of(
     ),
     st.builds(Trim, context=st.just("c"), log=st.sampled_from(["log", "log", "gone"]), before=st.integers(-1, 9)),
     st.builds(RunOpen, context=st.just("c")),
-    st.builds(RunStart, context=st.just("c"), agent=st.just("demo"), worker=st.just("w1"), node=st.just("n1")),
+    st.builds(
+        RunStart,
+        context=st.just("c"),
+        agent=st.just("demo"),
+        worker=st.just("w1"),
+        node=st.just("n1"),
+        attempts=st.sampled_from([1, 1, 2]),
+    ),
     st.builds(
         RunEnd,
         context=st.just("c"),

@@ -40,6 +40,7 @@ def test_a_new_document_has_all_fields() -> None:
         "queue": [],
         "run": None,
         "agent": None,
+        "when_busy": "queue",
         "asks": {},
         "log": {"id": log, "length": 0},
         "versions": {"state": "e1:1", "output": "e1:1", "session_context": "e1:1"},

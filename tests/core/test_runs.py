@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from hub.core.errors import HubError, InvalidRequest, RunLost, RunRequired
@@ -314,3 +315,27 @@ def test_the_parts_of_a_run_are_not_the_documents_own() -> None:
     ask(state, QueueEdit(context="c", id=state.document["queue"][0]["id"], text="edited"), USER)
     assert (str(first.parts), str(ended.parts)) == texts
     assert T in texts[0]
+
+
+def test_an_interrupted_message_waits_again_as_often_as_the_agent_wants() -> None:
+    state = waiting("a", "b")
+    start = msgspec.structs.replace(START, attempts=3, version="1.2")
+    for attempt in (1, 2, 3):
+        ask(state, start, nonce=str(attempt))
+        run = state.document["run"]
+        assert (run["attempt"], run["attempts"], run["version"]) == (attempt, 3, "1.2")
+        if attempt == 2:  # its own process ends, and says so
+            do(state, RunSet("interrupted"), author=AGENT, run=run_of(state))
+        else:
+            ask(state, RunEnd(context="c", run=run_of(state), status="interrupted"))
+        again = attempt < 3
+        assert [item["text"] for item in state.document["queue"]] == (["a", "b"] if again else ["b"])
+        assert bool(state.document["run"]["messages"]) is not again, "each message is in one place"
+
+
+@pytest.mark.parametrize("status", ["finished", "failed", "stopped"])
+def test_other_ends_offer_nothing_again(status: Literal["finished", "failed", "stopped"]) -> None:
+    state = waiting("a")
+    ask(state, msgspec.structs.replace(START, attempts=3))
+    do(state, RunSet(status), author=AGENT, run=run_of(state))
+    assert state.document["queue"] == []

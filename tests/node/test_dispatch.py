@@ -48,6 +48,8 @@ class Worker:
 
     agent = "bot"
     gone = False
+    attempts = 1
+    version: str | None = None
 
     def __init__(self, name: str, capacity: int = 1) -> None:
         self.name = name
@@ -197,6 +199,66 @@ async def test_any_node_with_room_takes_what_waits(nodes: Nodes, a: Node, b: Nod
     await set_status(b, ref_of(worker.runs[1]), "finished")
     await notes(nodes, b, [])
     assert b.dispatch.runs == 0
+
+
+async def test_the_worker_that_had_a_context_last_has_it_next(nodes: Nodes, a: Node) -> None:
+    await create(a, "c", agent="bot")
+    workers = [Worker(f"w{n}", 10) for n in range(5)]
+    first = workers[3]
+    await started(a, first)
+    await set_status(a, ref_of(first.runs[0]), "finished")
+    for worker in workers:
+        await a.dispatch.serve(worker, [])
+    for n in range(5):
+        await create(a, f"other{n}", agent="bot")
+        a.dispatch._runs.hold(f"other{n}", first)  # it has less room than all others
+    await say(a)
+    await until(lambda: len(first.runs) == 2, seconds=SOON)
+    assert not [worker for worker in workers if worker is not first and worker.runs]
+
+
+async def test_a_worker_that_did_not_take_a_run_comes_after_those_that_may(
+    nodes: Nodes, a: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it had the context last, and once it is given work again."""
+    monkeypatch.setattr(dispatch_module, "REST_SECONDS", 0.05)
+    await create(a, "c", agent="bot")
+    silent, other = Worker("silent", 10), Worker("other", 2)
+    silent.answer = {"ok": False, "error": Unavailable("no answer").to_wire()}
+    await started(a, silent)
+    await until(lambda: silent not in a.dispatch._workers.resting)
+    await create(a, "d", agent="bot")
+    await a.dispatch.serve(other, [])
+    a.dispatch._runs.hold("d", other)
+    await until(lambda: other.runs, seconds=SOON)
+    assert (len(silent.runs), other.runs[0]["attempt"]) == (1, 2)
+    silent.answer = {"ok": True}
+    a.dispatch.gone(other)
+    await create(a, "e", agent="bot")
+    await say(a, context="e")
+    await until(lambda: silent.runs[-1]["context"] == "e", seconds=SOON)
+    await until(lambda: silent not in a.dispatch._workers.doubted)
+
+
+async def test_a_run_says_how_often_its_message_is_tried_and_of_which_version_its_agent_is(
+    nodes: Nodes, a: Node, b: Node
+) -> None:
+    await create(a, "c", agent="bot")
+    first, second = Worker("w1"), Worker("w2")
+    first.attempts = second.attempts = 2
+    first.version = "1.2"
+    await started(a, first)
+    run = await run_is(b, "running")
+    assert (run["attempt"], run["attempts"], run["version"]) == (1, 2, "1.2")
+    a.dispatch.gone(first)
+    await b.dispatch.serve(second, [])
+    await until(lambda: second.runs, "another attempt")
+    assert second.runs[0]["attempt"] == 2
+    await run_is(a, "starting", "b")
+    b.dispatch.gone(second)
+    run = await run_is(a, "interrupted")
+    assert [item["text"] for item in run["messages"]] == ["hello"]
+    assert (await document(a))["queue"] == []
 
 
 async def test_an_item_is_deleted_once_its_context_shows_a_run(nodes: Nodes, a: Node) -> None:

@@ -90,6 +90,10 @@ export interface Ask {
 }
 
 /** What viewers see of a context. All fields are always present. */
+/** What becomes of a message that comes while the agent works on another. */
+export const WHEN_BUSY = ["queue", "interrupt", "reject", "replace"] as const;
+export type WhenBusy = (typeof WHEN_BUSY)[number];
+
 export interface HubDocument {
   readonly id: string;
   readonly name: string;
@@ -108,6 +112,7 @@ export interface HubDocument {
   readonly queue: readonly QueueItem[];
   readonly run: Run | null;
   readonly agent: string | null;
+  readonly when_busy: WhenBusy;
   readonly asks: { readonly [id: string]: Ask };
   /** `length`: how many entries it ever had. `first`: the number of the oldest that is kept; absent while all are. */
   readonly log: { readonly id: string; readonly length: number; readonly first?: number };

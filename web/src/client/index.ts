@@ -1,6 +1,6 @@
 /** The client library: one connection to a hub, typed requests, subscriptions that stay right. */
 import type {
-  Attachment, ContextRow, ControlAction, Hello, Json, NoticeRow, Row,
+  Attachment, ContextRow, ControlAction, Hello, Json, NoticeRow, Row, WhenBusy,
 } from "../wire";
 import { Connection, type LinkState } from "./connection";
 import { ContextTopic, type ContextTopicHandlers } from "./context-topic";
@@ -105,7 +105,7 @@ export class HubClient implements TopicLink {
     return this.#requests.send("context.create", fields.id, fields, options);
   }
 
-  updateContext(context: string, fields: { name?: string }, options?: SendOptions): Promise<unknown> {
+  updateContext(context: string, fields: { name?: string; when_busy?: WhenBusy }, options?: SendOptions): Promise<unknown> {
     return this.#requests.send("context.update", context, { context, ...fields }, options);
   }
 

@@ -2,8 +2,9 @@
 import type { ComponentChildren } from "preact";
 import { now, timeOf } from "../models/clock";
 import type { SessionModel } from "../models/session";
-import type { Json, SessionContext } from "../wire";
+import { WHEN_BUSY, type Json, type SessionContext, type WhenBusy } from "../wire";
 import { IconButton } from "./button";
+import { useApp } from "./context";
 import { Icon } from "./icons";
 import { JsonTree } from "./json-tree";
 import { Markdown } from "./markdown";
@@ -66,6 +67,22 @@ const DataSection = memo(function DataSection({ title, name, value }: { title: s
   return <Section title={title} name={name} note={String(Object.keys(value ?? {}).length)}><JsonTree value={value} /></Section>;
 });
 
+const BUSY_LABELS: { readonly [name in WhenBusy]: string } = {
+  queue: "Messages wait", interrupt: "Messages stop the run", reject: "Messages are refused", replace: "The last message counts",
+};
+
+function WhenBusyChoice({ session }: { session: SessionModel }) {
+  const { readOnly } = useApp();
+  const chosen = session.document.value?.when_busy ?? "queue";
+  if (readOnly) return <>{BUSY_LABELS[chosen]}</>;
+  return (
+    <select class="choice" aria-label="While the agent works" value={chosen} disabled={session.busy.value.has("when_busy")}
+      onChange={(event) => void session.setWhenBusy(event.currentTarget.value as WhenBusy)}>
+      {WHEN_BUSY.map((name) => <option key={name} value={name}>{BUSY_LABELS[name]}</option>)}
+    </select>
+  );
+}
+
 function RunSection({ session }: { session: SessionModel }) {
   const run = session.run.value;
   const document = session.document.value;
@@ -77,6 +94,7 @@ function RunSection({ session }: { session: SessionModel }) {
       ["Worker", run.worker],
       ["Error", run.error ? <span class="bad-text">{typeof run.error === "string" ? run.error : JSON.stringify(run.error)}</span> : null],
     ] as [string, ComponentChildren][] : [["Agent", document.agent]] as [string, ComponentChildren][]),
+    ["When busy", <WhenBusyChoice session={session} />],
     ["Session", <code>{document.id}</code>],
     ["Owner", document.user_id],
     ["Created", timeOf(document.created_at, now.value)],

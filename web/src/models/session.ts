@@ -2,7 +2,7 @@
 import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { HubError, type ContextTopic, type ContextTopicState, type HubClient } from "../client";
 import type { Replica } from "../replica";
-import type { Attachment, ControlAction, HubDocument, Json } from "../wire";
+import type { Attachment, ControlAction, HubDocument, Json, WhenBusy } from "../wire";
 import { Frame } from "./frame";
 import { LogModel } from "./log";
 import type { Outbox } from "./outbox";
@@ -112,6 +112,11 @@ export class SessionModel {
   /** Put one waiting message first, or join all that wait into one. */
   sendQueued(which: { id: string } | { joined: true }): Promise<void> {
     return this.#act("queue", () => this.client.sendQueued(this.id, which, { patience: PATIENCE }));
+  }
+
+  /** What becomes of messages that come while the agent works. */
+  setWhenBusy(when_busy: WhenBusy): Promise<void> {
+    return this.#act("when_busy", () => this.client.updateContext(this.id, { when_busy }, { patience: PATIENCE }));
   }
 
   /** Answer a question of the agent. Who comes second is told whose answer it is. */
