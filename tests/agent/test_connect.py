@@ -261,6 +261,7 @@ async def test_two_processes_write_at_once(hub: HubServer, client: Client) -> No
 
 
 async def test_threads_write_in_order(hub: HubServer, client: Client) -> None:
+    """Trial T10, in short; of processes it is in tests/trials/test_controls.py."""
     ctx = await client.create(id="one")
 
     def write(thread: int) -> None:
@@ -549,6 +550,7 @@ def _leave(coroutine: Any) -> None:
 
 
 async def test_t6_five_tasks_one_stop(hub: HubServer, client: Client) -> None:
+    """Trial T6, of tasks on the event loop alone; of all kinds and over processes it is in tests/trials/test_controls.py."""
     agent = client.agent("busy")
     alive: list[int] = []
 
@@ -756,6 +758,7 @@ async def test_an_agent_ends_though_the_hub_is_gone(hub: HubServer) -> None:
 
 
 async def test_t8_reset_in_mid_run(hub: HubServer, client: Client) -> None:
+    """Trial T8, as the agent sees it; as viewers do it is in tests/trials/test_controls.py."""
     agent = client.agent("chatty", capacity=1)
     stopped: list[BaseException] = []
 
