@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 from hub.agent.link import Linked
@@ -44,7 +45,7 @@ class AloneLink:
         assert isinstance(context, Writer)
         context.confirm()
 
-    def broadcast(self, id: str, op: LogAdd) -> None:
+    def broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]] = ()) -> None:
         """Nobody is beyond this process; its own contexts are the registry's business."""
 
     def post_notice(self, notice: dict[str, Any]) -> None:

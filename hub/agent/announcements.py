@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from typing import Any, Final
 
 from hub.agent.connection import Connection, Lost
@@ -20,7 +21,7 @@ RETRY: Final = 0.5
 
 
 class Announcements:
-    """Requests without an order between them, by key. Used on the connection's event loop.
+    """Requests without an order between them, by key; one may have to wait for writes. Used on the connection's event loop.
 
     ``run`` starts a coroutine beside the others of the link.
     """
@@ -29,24 +30,28 @@ class Announcements:
         self._connection = connection
         self._run = run
         self._waiting: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._early: set[str] = set()  # what has to come before them is not done
         self._settled = asyncio.Event()
 
     def __len__(self) -> int:
         """How many have no answer."""
         return len(self._waiting)
 
-    def add(self, name: str, payload: dict[str, Any]) -> None:
-        """Send a request, which has a key. One more than may wait is dropped, and the log says so."""
+    def add(self, name: str, payload: dict[str, Any], before: Sequence[Future[None]] = ()) -> None:
+        """Send a request, which has a key, once all of ``before`` are done. One more than may wait is dropped, and the log
+        says so."""
         if len(self._waiting) >= MOST:
             _log.error("%s is dropped: %s", name, Overloaded("too much waits for the connection").message)
             return
         self._waiting[payload["key"]] = (name, payload)
-        self._run(self._send(payload["key"]))
+        self._early.add(payload["key"])
+        self._run(self._send_after(payload["key"], before))
 
     def up(self) -> None:
         """The connection is there, again."""
         for key in list(self._waiting):
-            self._run(self._send(key))
+            if key not in self._early:
+                self._run(self._send(key))
 
     async def settle(self) -> None:
         """Wait until every one is answered."""
@@ -54,6 +59,12 @@ class Announcements:
         if self._waiting:
             self._settled.clear()
             await self._settled.wait()
+
+    async def _send_after(self, key: str, before: Sequence[Future[None]]) -> None:
+        for done in before:
+            await asyncio.wrap_future(done)
+        self._early.discard(key)
+        await self._send(key)
 
     async def _send(self, key: str) -> None:
         while key in self._waiting and self._connection.up:

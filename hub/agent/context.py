@@ -204,19 +204,21 @@ class AgentContext(Asking):
         """Add an entry to every live context. Returns those of the contexts that are live in this process.
 
         With a hub, live is what some node has in memory, sleeping contexts are not woken, and an agent reaches those that
-        its token covers. The entries have one id; in a process of its own none are returned, since the hub makes them.
+        its token covers. What this process wrote earlier comes before it. The entries have one id; in a process of its own
+        none are returned, since the hub makes them.
         Raises UnknownType, InvalidValue.
         """
         registry = current_registry()
         add: LogAdd = Log.addition(type, heading, content, kvps, id or generate_id() + generate_id(), pairs)
         assert add.id is not None
         entries = []
+        before = [done for context in registry.all() if (done := context.writer.settling()) is not None]
         for context in registry.all():
             if context.writer.link.decides:
                 context.writer.add_by_broadcast(add)
             if context.writer.link.names_broadcasts:
                 entries.append(context.log.expected(add))
-        registry.link.broadcast(add.id, add)
+        registry.link.broadcast(add.id, add, before)
         return entries
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from hub.core.changes import Change
@@ -68,8 +69,9 @@ class Link(Protocol):
     def wake(self, context: Linked) -> None:
         """There are outgoing requests. Called when there were none before, not for every one."""
 
-    def broadcast(self, id: str, op: LogAdd) -> None:
-        """Add an entry to every live context, under the key ``b/<id>``."""
+    def broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]] = ()) -> None:
+        """Add an entry to every live context, under the key ``b/<id>``, once all of ``before`` are done: what this process
+        wrote earlier comes first, and a context that it has just made is there."""
 
     def post_notice(self, notice: dict[str, Any]) -> None:
         """Announce; ``notice`` has the fields of ``notice.post``."""

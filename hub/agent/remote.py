@@ -7,7 +7,8 @@ import contextvars
 import logging
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
 from itertools import islice
 from typing import Any, Final
 
@@ -81,10 +82,10 @@ class RemoteLink:
         """There are outgoing requests."""
         self._soon(self._woken, context)
 
-    def broadcast(self, id: str, op: LogAdd) -> None:
+    def broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]] = ()) -> None:
         """Ask for an entry in every live context that the token covers."""
         payload = {"type": op.type, "heading": op.heading, "content": op.content, "kvps": op.kvps, "key": id}
-        self._soon(self.announcements.add, "broadcast", payload)
+        self._soon(self.announcements.add, "broadcast", payload, before)
 
     def post_notice(self, notice: dict[str, Any]) -> None:
         """Announce."""

@@ -43,14 +43,20 @@ class Tally:
     def __init__(self) -> None:
         self.asked = 0
         self.settled = 0
-        self._waiting: deque[tuple[int, Future[None], RunRef | None]] = deque()
+        self._waiting: deque[tuple[int, Future[None], bool, RunRef | None]] = deque()
         self._failures: list[tuple[RunRef | None, HubError]] = []
         self._more = 0
 
     def wait(self, run: RunRef | None) -> Future[None]:
         """Done once everything asked up to now is settled; for code that is part of ``run``."""
         done: Future[None] = Future()
-        self._waiting.append((self.asked, done, run))
+        self._waiting.append((self.asked, done, True, run))
+        return done
+
+    def wait_deaf(self) -> Future[None]:
+        """The same for who does not want to hear of refusals: they are left for the others."""
+        done: Future[None] = Future()
+        self._waiting.append((self.asked, done, False, None))
         return done
 
     def fail(self, error: HubError, body: AnyBody | None = None) -> None:
@@ -72,9 +78,9 @@ class Tally:
         """Those whose wait is over, and what each is told."""
         ready: list[tuple[Future[None], HubError | None]] = []
         while self._waiting and self._waiting[0][0] <= self.settled:
-            _, done, run = self._waiting.popleft()
+            _, done, hears, run = self._waiting.popleft()
             if done.set_running_or_notify_cancel():
-                ready.append((done, self.take_failures(run)))
+                ready.append((done, self.take_failures(run) if hears else None))
         return ready
 
     @staticmethod

@@ -270,6 +270,11 @@ class Writer:
         self._release()
         return done
 
+    def settling(self) -> Future[None] | None:
+        """Done once all writes up to now are confirmed or refused; None if they are."""
+        with self.lock:
+            return self._tally.wait_deaf() if self.unconfirmed else None
+
     def raise_failures(self) -> None:
         """Raises the first refusal that nobody has heard of; the others are its notes."""
         with self.lock:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from math import inf
 from typing import Any
 
@@ -135,10 +136,12 @@ class NodeLink:
 
     # the whole hub
 
-    def broadcast(self, id: str, op: LogAdd) -> None:
-        self._soon(lambda: self._background.run(self._broadcast(id, op)))
+    def broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]] = ()) -> None:
+        self._soon(lambda: self._background.run(self._broadcast(id, op, before)))
 
-    async def _broadcast(self, id: str, op: LogAdd) -> None:
+    async def _broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]]) -> None:
+        for done in before:
+            await asyncio.wrap_future(done)
         await self._node.broadcasts.broadcast(id, op, None)
 
     def post_notice(self, notice: dict[str, Any]) -> None:

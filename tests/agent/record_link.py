@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -65,7 +67,7 @@ class RecordLink:
     def wake(self, context: Linked) -> None:
         self.wakes += 1
 
-    def broadcast(self, id: str, op: LogAdd) -> None:
+    def broadcast(self, id: str, op: LogAdd, before: Sequence[Future[None]] = ()) -> None:
         self.broadcasts.append((id, op))
 
     def post_notice(self, notice: dict[str, Any]) -> None:
