@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -14,6 +15,7 @@ from hub.agent.current import run_of
 from hub.agent.errors import RunStopped
 from hub.agent.log import Log
 from hub.agent.message_queue import MessageQueue
+from hub.agent.processes import Processes
 from hub.agent.tasks import DeferredTask, Ended, running_task, wait_for
 from hub.agent.waiting import refuse_on_loop, until, wait_until
 from hub.agent.writer import Writer
@@ -69,6 +71,24 @@ class Running:
             self._tasks.add(task)
             task.start(opening, before)
         return task
+
+    def popen(self, args: Sequence[str] | str, **options: Any) -> subprocess.Popen[Any]:
+        """``subprocess.Popen``, of a process that ends with the task which starts it: when that is stopped, fails or returns, or
+        this process is killed. So do its descendants. Raises InvalidRequest outside of a task, RunStopped in one that was
+        stopped."""
+        return self._processes().popen(args, options)
+
+    async def create_subprocess_exec(self, *args: str, **options: Any) -> asyncio.subprocess.Process:
+        """``asyncio.create_subprocess_exec``, of a process that ends as those of ``popen`` do. Raises the same."""
+        return await self._processes().exec(args, options)
+
+    def _processes(self) -> Processes:
+        task = running_task()
+        if task is None or task.context is not self:
+            task = self.task
+        if task is None or not task.is_alive():
+            raise InvalidRequest("a process is started by a handler, or by what run_task runs: it ends with that")
+        return task.processes
 
     def take_run(self, task: DeferredTask, after: DeferredTask | None) -> None:
         """For agents that are served: a task has the run which the hub handed over."""

@@ -11,7 +11,7 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from hub.agent.current import CONTEXT_ID, set_context_data, set_run
 from hub.agent.driving import Driver
 from hub.agent.errors import RunStopped
+from hub.agent.processes import Processes
 from hub.agent.secret import SECRETS
 from hub.agent.waiting import refuse_on_loop, runs_a_loop
 from hub.core.errors import HubError, Removed, RunLost
@@ -96,6 +97,8 @@ class DeferredTask:
         self._lock = threading.Lock()
         self._claimed = False  # somebody says how it ended
         self._driver = Driver(loop)
+        self.processes = Processes()
+        """The child processes that it started."""
         self._stopped_as: Literal["stopped", "interrupted"] = "stopped"
         self._timer: threading.Timer | None = None
         self._unwatch: Callable[[], None] = lambda: None
@@ -161,6 +164,7 @@ class DeferredTask:
                 self._timer.daemon = True
                 self._timer.start()
         self._driver.cancel()
+        self.processes.end_soon(self.context.config.stop_grace)
         self.context.writer.poke()
 
     @property
@@ -207,7 +211,14 @@ class DeferredTask:
 
     def _call(self) -> Any:
         result = self._work()
-        return self._driver.run(result) if inspect.isawaitable(result) else result
+        return self._driver.run(self._with_processes(result)) if inspect.isawaitable(result) else result
+
+    async def _with_processes(self, work: Awaitable[Any]) -> Any:
+        """A coroutine, and the end of the processes that it started, on its event loop."""
+        try:
+            return await work
+        finally:
+            await self.processes.leave(self.context.config.stop_grace)
 
     # its end
 
@@ -219,7 +230,9 @@ class DeferredTask:
         return not claimed
 
     def _end(self, value: Any, failure: BaseException | None) -> None:
-        if not self._claim():
+        claimed = self._claim()
+        self.processes.end(self.context.config.stop_grace)
+        if not claimed:
             if self._run is not None and not self.shared:
                 end_run(self.context, self._run, self._stopped_as)  # perhaps it began only after it had been given up
             return
@@ -238,6 +251,7 @@ class DeferredTask:
         if not self._claim():
             return
         _log.warning("context %s: a task was stopped, but %s", self.context.id, IGNORED)
+        self.processes.end(0)
         if self._run is not None:
             end_run(self.context, self._run, self._stopped_as, note=f"A task was stopped, but {IGNORED}.")
         self._tell(None, RunStopped(f"the task was stopped, but {IGNORED}"))
