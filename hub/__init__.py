@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         UnknownType,
     )
     from hub.record.reader import MirrorReader
+    from hub.server.inside import InsideHub
 
 __version__: Final = "0.1.0"
 
@@ -55,6 +56,7 @@ __all__ = [
     "Exists",
     "Forbidden",
     "HubError",
+    "InsideHub",
     "InvalidRequest",
     "InvalidValue",
     "Log",
@@ -144,6 +146,7 @@ _MODULES: Final = {
         "UnknownType",
     ),
     "hub.record.reader": ("MirrorReader",),
+    "hub.server.inside": ("InsideHub",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
 

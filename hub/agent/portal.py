@@ -13,6 +13,7 @@ from hub.agent.config import AgentConfig
 from hub.agent.connect import Client, connect
 from hub.agent.connection import Token
 from hub.agent.context import AgentContext
+from hub.agent.serving import Agent, H
 
 T = TypeVar("T")
 
@@ -64,6 +65,27 @@ def connect_sync(
     ended.result()
 
 
+class SyncAgent:
+    """An agent of a process without an event loop. Made by ``SyncClient.agent``."""
+
+    def __init__(self, agent: Agent, loop: asyncio.AbstractEventLoop) -> None:
+        self._agent = agent
+        self._loop = loop
+
+    def on_message(self, handler: H) -> H:
+        """Let ``handler(ctx, message)`` work on messages: a plain function in a thread of its own, a coroutine function on the
+        connection's event loop. The rest is that of ``Agent.on_message``."""
+        return self._agent.on_message(handler)
+
+    def serve(self) -> None:
+        """Take runs until this thread is interrupted (KeyboardInterrupt). Raises what the hub refuses with, for good."""
+        serving = asyncio.run_coroutine_threadsafe(self._agent.serve(), self._loop)
+        try:
+            serving.result()
+        finally:
+            serving.cancel()
+
+
 class SyncClient:
     """A process's side of a hub, for threads. Made by ``connect_sync``."""
 
@@ -80,6 +102,12 @@ class SyncClient:
     def create(self, **fields: Any) -> AgentContext:
         """A new context at the hub, once it is confirmed. Takes what AgentContext takes. Raises Exists."""
         return self._call(self.client.create(**fields))
+
+    def agent(self, name: str, *, capacity: int = 1, attempts: int = 1, version: str | None = None) -> SyncAgent:
+        """An agent that this process serves: give it a handler with ``@agent.on_message``, then ``agent.serve()``. The rest is
+        that of ``Client.agent``."""
+        agent = self.client.agent(name, capacity=capacity, attempts=attempts, version=version)
+        return SyncAgent(agent, self._loop)
 
     def upload(self, name: str, data: bytes, type: str = "application/octet-stream") -> dict[str, Any]:
         """Give the hub a file. Returns ``{id, name, size, type, expires_at}``."""

@@ -1,0 +1,1 @@
+"""Agents to begin with, one of each style; see README.md beside this."""
