@@ -60,6 +60,7 @@ def test_all_commands_are_there() -> None:
             "show",
             "watch",
             "nodes",
+            "answer",
             "health",
             "new",
             "send",
