@@ -211,7 +211,13 @@ class DeferredTask:
 
     def _call(self) -> Any:
         result = self._work()
-        return self._driver.run(self._with_processes(result)) if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return self._driver.run(self._with_processes(result))
+        finally:
+            if inspect.iscoroutine(result):
+                result.close()  # one that was stopped before it began would be reported as forgotten
 
     async def _with_processes(self, work: Awaitable[Any]) -> Any:
         """A coroutine, and the end of the processes that it started, on its event loop."""

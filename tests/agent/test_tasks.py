@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import threading
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -299,6 +302,24 @@ def test_24_clear_in_mid_run_leaves_nothing_of_the_old_run() -> None:
         wait_until(lambda: len(ctx.log) > 1)
         ctx.reset()
         assert len(ctx.log) == 0
+
+
+def test_a_coroutine_that_is_stopped_before_it_began_is_closed() -> None:
+    ctx, made = AgentContext(), list[Coroutine[Any, Any, None]]()
+
+    async def work() -> None:
+        made.clear()
+
+    def begin() -> Coroutine[Any, Any, None]:
+        assert ctx.task is not None
+        ctx.task.ask_to_stop()
+        made.append(work())
+        return made[0]
+
+    task = ctx.run_task(begin)
+    with pytest.raises(RunStopped):
+        task.result_sync(5)
+    assert inspect.getcoroutinestate(made[0]) == inspect.CORO_CLOSED
 
 
 def test_25_pausing_takes_effect_at_the_next_checkpoint() -> None:
