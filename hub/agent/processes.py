@@ -63,6 +63,7 @@ class Processes:
         self._mark = f"{_GUARDS.mark}{next(_numbers)}."
         self._lock = threading.Lock()
         self._children: list[subprocess.Popen[Any] | asyncio.subprocess.Process] = []
+        self._used = False  # whether there may be any: also of a start that was cancelled
         self._over = False
 
     def popen(self, args: Sequence[str] | str, options: dict[str, Any]) -> subprocess.Popen[Any]:
@@ -84,7 +85,7 @@ class Processes:
         with self._lock:
             self._over = True
             children = list(self._children)
-        if not children:
+        if not self._used:
             return
         end_family(self._mark, {child.pid for child in children}, grace)
         for child in children:
@@ -95,7 +96,7 @@ class Processes:
 
     async def leave(self, grace: float) -> None:
         """The same for a coroutine, on the event loop where it started them."""
-        if not self._children:
+        if not self._used:
             return
         await asyncio.to_thread(self.end, grace)
         with suppress(TimeoutError):
@@ -108,13 +109,14 @@ class Processes:
         """The same, in a thread of its own."""
         with self._lock:
             self._over = True
-            if not self._children:
+            if not self._used:
                 return
         threading.Thread(target=self.end, args=(grace,), name="ending processes", daemon=True).start()
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
         if self._over:
             raise RunStopped("the task was stopped: it starts no process")
+        self._used = True
         env = given.get("env")
         return {**given, "env": {**(os.environ if env is None else env), MARK: self._mark}, "start_new_session": True}
 
