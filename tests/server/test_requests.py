@@ -23,6 +23,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "message": {"context": "c", "text": "hello", "key": "k5"},
     "queue.send": {"context": "c", "joined": True, "key": "k8"},
     "queue.clear": {"context": "c", "key": "k9"},
+    "answer": {"context": "c", "ask": "q", "value": "yes", "key": "k16"},
     "control": {"context": "c", "action": "pause", "key": "k10"},
     "log.page": {"context": "c", "log": "", "before": 5, "limit": 10},
     "broadcast": {"type": "info", "content": "to all", "key": "k11"},
@@ -52,6 +53,8 @@ async def test_every_request_goes_well(everywhere: People, kind: str) -> None:
         payload = dict(payload)
         if name == "log.page":
             payload["log"] = log
+        elif name == "answer":
+            await client.ok("apply", context="c", ops=[{"op": "ask.open", "id": "q", "question": "?"}])
         elif name in ("queue.edit", "queue.remove"):
             payload["id"] = (await client.ok("message", context="c", text="wait"))["id"]
         reply = await client.ok(name, **payload)
@@ -100,7 +103,10 @@ async def test_what_comes_later_is_refused_by_name(op: Client, name: str) -> Non
         ("apply", "invalid_request", {"context": 5, "ops": []}),
         ("apply", "invalid_request", {"context": "с", "ops": []}),  # a Cyrillic letter
         ("apply", "unknown_type", {"context": "c", "ops": [{"op": "log.add", "type": "shout"}]}),
-        ("apply", "unsupported", {"context": "c", "ops": [{"op": "ask.open", "id": "q", "question": "?"}]}),
+        ("apply", "invalid_request", {"context": "c", "ops": [{"op": "ask.open", "id": "q", "question": " "}]}),
+        ("answer", "not_found", {"context": "c", "ask": "q", "value": 1}),
+        ("answer", "invalid_request", {"context": "c", "ask": "q"}),
+        ("context.update", "invalid_request", {"context": "c", "when_busy": "later"}),
         ("apply", "not_found", {"context": "c", "ops": [{"op": "log.append", "id": "gone", "text": "x"}]}),
         ("apply", "run_lost", {"context": "c", "ops": [], "run": {"id": "old", "fence": 1}}),
         ("context.create", "exists", {"id": "c"}),
@@ -134,6 +140,7 @@ async def test_what_comes_later_is_refused_by_name(op: Client, name: str) -> Non
         ("notice.clear", "not_found", {"id": "nothing"}),
         ("agent.serve", "invalid_request", {"agent": "a b"}),
         ("agent.serve", "invalid_request", {"agent": "demo", "capacity": -1}),
+        ("agent.serve", "invalid_request", {"agent": "demo", "attempts": 0}),
         ("apply.many", "invalid_request", {"batches": "all"}),
         ("apply.many", "too_large", {"batches": [0] * 4097}),
     ],
