@@ -70,9 +70,9 @@ class Asking(Running):
             messages = active["messages"] if active is not None and run is not None and active["id"] == run.id else []
             about = messages[0]["id"] if messages else (run.id if run is not None else self.writer.name)
             what = _encode([text, given])
-            self._asked[run.id if run is not None else "", what] += 1
-            turn = self._asked[run.id if run is not None else "", what]
-            id = blake2b(f"{about}\0{turn}\0".encode() + what, digest_size=8).hexdigest()
+            asked = (run.id if run is not None else "", what)
+            self._asked[asked] += 1
+            id = blake2b(f"{about}\0{self._asked[asked]}\0".encode() + what, digest_size=8).hexdigest()
             self.log.release()
             self.writer.apply([AskOpen(id, text, given, expires_at)], len(what) + 200)
         return id

@@ -62,7 +62,17 @@ def end_family(mark: str, sessions: set[int], grace: float) -> None:
                 elif process not in asked:
                     process.terminate()
         asked |= there
-        time.sleep(LOOK_SECONDS)
+        until = max(deadline, time.monotonic() + LOOK_SECONDS)
+        while time.monotonic() < until and any(
+            _lives(process) for process in there
+        ):  # cheaper than to look for all again
+            time.sleep(LOOK_SECONDS)
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _parent(process: psutil.Process) -> int | None:

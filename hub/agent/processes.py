@@ -15,42 +15,41 @@ from contextlib import suppress
 from typing import Any, Final
 
 from hub.agent.errors import RunStopped
-from hub.agent.family import MARK, end_family
 
 
-class Guards:
+class Guard:
     """The guard of this process's children, which is started with the first of them."""
 
     def __init__(self) -> None:
         self.mark = f"{secrets.token_hex(8)}."
         self._lock = threading.Lock()
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def say(self, line: str) -> None:
         """Tell the guard that a session began (``+ID``) or is over (``-ID``)."""
         with self._lock:
-            if self._guard is None:
-                self._guard = subprocess.Popen(
+            if self._process is None:
+                self._process = subprocess.Popen(
                     [sys.executable, "-m", "hub.agent.guard", self.mark],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     start_new_session=True,
                 )
                 atexit.register(self._end)
-            assert self._guard.stdin is not None
+            assert self._process.stdin is not None
             with suppress(OSError):  # somebody killed it; there is no other
-                self._guard.stdin.write(line.encode() + b"\n")
-                self._guard.stdin.flush()
+                self._process.stdin.write(line.encode() + b"\n")
+                self._process.stdin.flush()
 
     def _end(self) -> None:
-        assert self._guard is not None
-        assert self._guard.stdin is not None
+        assert self._process is not None
+        assert self._process.stdin is not None
         with suppress(OSError):
-            self._guard.stdin.close()
-        self._guard.wait()
+            self._process.stdin.close()
+        self._process.wait()
 
 
-_GUARDS: Final = Guards()
+_GUARD: Final = Guard()
 _numbers = itertools.count(1)
 REAP_SECONDS: Final = 1.0
 """How long it may take to hear of the end of one that has ended."""
@@ -60,16 +59,15 @@ class Processes:
     """The child processes of one task. Thread-safe."""
 
     def __init__(self) -> None:
-        self._mark = f"{_GUARDS.mark}{next(_numbers)}."
+        self._mark = f"{_GUARD.mark}{next(_numbers)}."
         self._lock = threading.Lock()
         self._children: list[subprocess.Popen[Any] | asyncio.subprocess.Process] = []
-        self._used = False  # whether there may be any: also of a start that was cancelled
+        self._used = False  # whether there may be any: also one whose start was cancelled
         self._over = False
 
     def popen(self, args: Sequence[str] | str, options: dict[str, Any]) -> subprocess.Popen[Any]:
         """``subprocess.Popen``. Raises RunStopped if the task is over, and what that raises."""
-        options = self._options(options)
-        process: subprocess.Popen[Any] = subprocess.Popen(args, **options)
+        process: subprocess.Popen[Any] = subprocess.Popen(args, **self._options(options))
         self._began(process)
         return process
 
@@ -87,9 +85,11 @@ class Processes:
             children = list(self._children)
         if not self._used:
             return
+        from hub.agent.family import end_family  # psutil takes its time, and few agents need it
+
         end_family(self._mark, {child.pid for child in children}, grace)
         for child in children:
-            _GUARDS.say(f"-{child.pid}")
+            _GUARD.say(f"-{child.pid}")
             if isinstance(child, subprocess.Popen):
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(REAP_SECONDS)
@@ -114,8 +114,10 @@ class Processes:
         threading.Thread(target=self.end, args=(grace,), name="ending processes", daemon=True).start()
 
     def _options(self, given: dict[str, Any]) -> dict[str, Any]:
+        from hub.agent.family import MARK
+
         if self._over:
-            raise RunStopped("the task was stopped: it starts no process")
+            raise _stopped()
         self._used = True
         env = given.get("env")
         return {**given, "env": {**(os.environ if env is None else env), MARK: self._mark}, "start_new_session": True}
@@ -124,7 +126,11 @@ class Processes:
         with self._lock:
             self._children.append(child)
             over = self._over
-        _GUARDS.say(f"+{child.pid}")
+        _GUARD.say(f"+{child.pid}")
         if over:  # the task was stopped while it started
             self.end_soon(0)
-            raise RunStopped("the task was stopped: it starts no process")
+            raise _stopped()
+
+
+def _stopped() -> RunStopped:
+    return RunStopped("the task was stopped: it starts no process")

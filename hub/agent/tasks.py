@@ -237,7 +237,8 @@ class DeferredTask:
 
     def _end(self, value: Any, failure: BaseException | None) -> None:
         claimed = self._claim()
-        self.processes.end(self.context.config.stop_grace)
+        if not self._driver.began:  # else the coroutine has ended them
+            self.processes.end(self.context.config.stop_grace)
         if not claimed:
             if self._run is not None and not self.shared:
                 end_run(self.context, self._run, self._stopped_as)  # perhaps it began only after it had been given up

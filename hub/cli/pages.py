@@ -11,7 +11,7 @@ from rich.text import Text
 
 from hub.cli.entries import entry_view
 from hub.cli.tables import RUN_STYLES, asks_table, pairs_table, queue_table, status_text, values_table
-from hub.cli.text import age, clock_time, one_line
+from hub.cli.text import age, clock_time, one_line, open_asks
 
 MARKS: Final = {"done": ("✓", "green"), "active": ("▶", "bold cyan"), "pending": ("·", "dim")}
 
@@ -31,7 +31,7 @@ def context_page(document: dict[str, Any], entries: list[Any], version: str) -> 
         if values:
             yield section(title)
             yield indented(values_table(values))
-    asks = {id: ask for id, ask in document["asks"].items() if ask["status"] == "open"}
+    asks = open_asks(document)
     if asks:
         yield section("Questions that wait for 'session-hub answer'")
         yield indented(asks_table(asks))

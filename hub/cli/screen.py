@@ -15,7 +15,7 @@ from hub.cli.follow import Begun, Changed, Closed, Follower, Happened, Offline, 
 from hub.cli.pages import run_line, step_line
 from hub.cli.printer import LogPrinter, Piece
 from hub.cli.tables import status_text
-from hub.cli.text import clean, one_line
+from hub.cli.text import clean, one_line, open_asks
 
 REFRESH_SECONDS: Final = 0.12
 QUIET_SECONDS: Final = 4.0
@@ -164,8 +164,7 @@ class Screen:
         line = line if self._offline else status_text(document)
         facts = [f"step {done} of {len(plan)}" if plan else ""]
         facts.append(f"{len(document['queue'])} waiting" if document["queue"] else "")
-        asks = [ask["question"] for ask in document["asks"].values() if ask["status"] == "open"]
-        facts.append(f"asks: {one_line(asks[0], 60)}" if asks else "")
+        facts += [f"asks: {one_line(ask['question'], 60)}" for ask in list(open_asks(document).values())[:1]]
         facts.append(f"{document['log']['length']} entries")
         line.append("  " + "  ".join(fact for fact in facts if fact), style="dim")
         parts.append(line)

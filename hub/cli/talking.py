@@ -14,7 +14,7 @@ from hub.cli import options
 from hub.cli.console import out, print_json, say
 from hub.cli.options import Context, DataDir, Json, Token, Url
 from hub.cli.target import Target, find_target
-from hub.cli.text import option_text
+from hub.cli.text import open_asks, option_text
 from hub.core.enums import ContextType, WhenBusy
 from hub.core.errors import HubError, InvalidRequest, NotFound
 
@@ -213,15 +213,15 @@ async def _answer(target: Target, context: str, ask: str | None, text: str) -> d
     from hub.cli.client import change, connect
 
     async with connect(target) as connection:
-        asks = (await connection.request("context.get", {"context": context}))["document"]["asks"]
+        document = (await connection.request("context.get", {"context": context}))["document"]
     if ask is None:
-        waiting = [id for id, question in asks.items() if question["status"] == "open"]
+        waiting = list(open_asks(document))
         if not waiting:
             raise NotFound(f"no question of session {context!r} waits for an answer")
         if len(waiting) > 1:
             raise InvalidRequest(f"several questions wait: name one by --ask, {' or '.join(waiting)}")
         ask = waiting[0]
-    known = (asks.get(ask) or {}).get("options") or []
+    known = document["asks"].get(ask, {}).get("options") or []
     value = next((option for option in known if option_text(option) == text), text)
     return {"ask": ask, **await change(target, "answer", {"context": context, "ask": ask, "value": value})}
 

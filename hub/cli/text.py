@@ -120,6 +120,11 @@ def _local(moment: object) -> datetime | None:
         return None
 
 
+def open_asks(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The questions of a session that wait for an answer, by id."""
+    return {id: ask for id, ask in document["asks"].items() if ask["status"] == "open"}
+
+
 def option_text(option: Any) -> str:
     """An option of a question as people read and write it."""
     return option if isinstance(option, str) else json.dumps(option, ensure_ascii=False, separators=(",", ":"))

@@ -24,8 +24,7 @@ def message(draft: Draft, body: Message) -> dict[str, Any]:
         raise InvalidRequest("a message needs text or an attachment")
     _check_text(draft, body.text)
     when_busy = draft.document.get("when_busy", WhenBusy.QUEUE)
-    is_busy = active_run(draft.document) is not None or bool(draft.document["queue"])
-    if is_busy and when_busy == WhenBusy.REJECT:
+    if when_busy == WhenBusy.REJECT and (draft.document["queue"] or active_run(draft.document) is not None):
         raise AgentBusy("the agent works on another message, and this session takes none meanwhile")
     if len(draft.document["queue"]) >= draft.limits.queue and when_busy != WhenBusy.REPLACE:
         raise Overloaded(f"{draft.limits.queue} messages wait in this context already")

@@ -53,8 +53,8 @@ class InsideHub:
 
     def agent(self, name: str, *, capacity: int = 16, attempts: int = 1, version: str | None = None) -> Agent:
         """An agent that the hub itself serves: give it a handler with ``@agent.on_message``. It is served once ``setup`` has
-        returned. Plain handlers run in threads of their own, so one that blocks delays nobody. A message
-        whose run is interrupted is given to it again, in so many ``attempts`` at most. ``version`` shows in its runs."""
+        returned. Plain handlers run in threads of their own, so one that blocks delays nobody. ``capacity``, ``attempts`` and
+        ``version`` are those of ``Client.agent``."""
         agent = Agent(self, name, capacity=capacity, attempts=attempts, version=version)
         self._agents.append(agent)
         return agent

@@ -13,8 +13,8 @@
 --         9    with c and x the key of the request that created it, '' if it has none: the tombstone keeps it
 --         10-  plain fields of the main hash, each followed by '=text', or '-' to take it away
 -- Answers for each context {outcome, flag, owner before, missed entries} or {'failed', reason}. The flag is 1 with missed
--- entries if there are more of them; with 'appended' it is the mark of the first other writer
--- that was stale since the last entry.
+-- entries if there are more of them; with 'appended' it is the mark of the first other writer that was stale since the last
+-- entry.
 local largest, room = tonumber(ARGV[2]), tonumber(ARGV[3])
 local PARTS = {':state', ':output', ':data', ':log', ':keys'}
 local TOMBSTONE = 3600
