@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import psutil
-
-from tests.support import until
+from tests.support import alive, until
 
 KINDS = 4
 
@@ -38,17 +36,10 @@ async def begun(file: Path) -> list[int]:
         return [int(line) for line in lines] if len(lines) == KINDS else []
 
     found: list[int] = await until(ids, "a family")
-    assert all(is_alive(id) for id in found)
+    assert all(alive(id) for id in found)
     return found
 
 
 async def ended(ids: list[int], seconds: float) -> None:
     """Wait for the end of all."""
-    await until(lambda: not any(is_alive(id) for id in ids), f"the end of {ids}", seconds)
-
-
-def is_alive(id: int) -> bool:
-    try:
-        return psutil.Process(id).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    await until(lambda: not any(alive(id) for id in ids), f"the end of {ids}", seconds)

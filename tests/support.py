@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,8 +76,8 @@ async def until_done(attempt: Callable[[], Awaitable[Any]], *passing: type[Excep
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
 
 
