@@ -26,6 +26,11 @@ class Backlog:
         """Whether a write of so many bytes may be added."""
         return not self.bytes or self.bytes + weight <= self._most
 
+    @property
+    def is_high(self) -> bool:
+        """Whether over half of what may wait does: who can wait had better do so."""
+        return self.bytes > self._most // 2
+
     def wait_for_room(self, weight: int, over: Callable[[], bool]) -> bool:
         """Wait for room, the lock let go meanwhile; at most WAIT seconds, and no longer than until ``over()``. False if there
         is none."""

@@ -186,8 +186,9 @@ class Running:
             self.writer.flushed().result(timeout)
 
     async def checkpoint(self) -> None:
-        """A place where a run may be stopped or paused: waits while the context is paused, raises RunStopped once somebody
-        asked for a stop or the run has ended, and whatever was refused of earlier writes."""
+        """A place where a run may be stopped or paused: waits while the context is paused, or while the hub is far behind with
+        what was written. Raises RunStopped once somebody asked for a stop or the run has ended, and whatever was refused of
+        earlier writes."""
         await asyncio.sleep(0)
         with self._step():
             self.log.release()
@@ -209,7 +210,7 @@ class Running:
             self.steps += 1
 
     def _may_go_on(self) -> bool:
-        return not self._check_stop()
+        return not self._check_stop() and not self.writer.is_behind
 
     def _check_stop(self) -> bool:
         """Whether the context is paused. Raises RunStopped, and whatever was refused of earlier writes."""

@@ -270,6 +270,12 @@ class Writer:
         self._release()
         return done
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits for the record that whoever writes on had better wait."""
+        with self.lock:
+            return self._backlog.is_high
+
     def settling(self) -> Future[None] | None:
         """Done once all writes up to now are confirmed or refused; None if they are."""
         with self.lock:

@@ -197,6 +197,20 @@ async def test_the_bound_on_an_event_loop(link: RecordLink) -> None:
     ctx.log.log("info", content="x" * 70_000)  # alone it may be larger
 
 
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_checkpoint_waits_while_the_hub_is_far_behind(link: RecordLink, plain: bool) -> None:
+    ctx = linked(link)
+    ctx.writer._backlog._most = 1000
+    ctx.log.log("info", content="x" * 300)
+    await asyncio.wait_for(ctx.checkpoint(), 5)
+    ctx.log.log("info", content="x" * 300)
+    waiting = asyncio.ensure_future(asyncio.to_thread(ctx.wait_checkpoint) if plain else ctx.checkpoint())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(waiting), 0.1)
+    link.pump("one")
+    await asyncio.wait_for(waiting, 5)
+
+
 def test_the_bound_in_a_thread(link: RecordLink, monkeypatch: pytest.MonkeyPatch) -> None:
     ctx = linked(link)
     ctx.writer._backlog._most = 1000
