@@ -55,7 +55,8 @@ def end_family(mark: str, sessions: set[int], grace: float) -> None:
         if late > LONGEST:
             _log.error("processes that were killed did not end: %s", [process.pid for process in there])
             return
-        for process in there:
+        # As a rule parents come before their children: one whose children end first may go on as if they had done their work.
+        for process in sorted(there, key=lambda process: process.pid):
             with suppress(psutil.Error):
                 if late >= 0:
                     process.kill()

@@ -18,7 +18,6 @@ from hub.core.requests import (
     AnyOperation,
     Create,
     LogAdd,
-    LogAppend,
     LogReset,
     LogUpdate,
     ProgressSet,
@@ -207,6 +206,8 @@ class Log:
 
     def release(self, run: RunRef | None = None) -> None:
         """Let go of what is held back of streamed texts, in the name of a run."""
+        if not self._tails:
+            return
         with self.writer.lock:
             for id in list(self._tails):
                 self._release(id, run)
@@ -219,7 +220,7 @@ class Log:
     def _release(self, id: str, run: RunRef | None = None) -> None:
         tail = self._tails.pop(id, None)
         if tail is not None and tail.holds:
-            self.writer.apply([LogAppend(id=id, text=tail.rest())], 100, run=run)
+            self.writer.append(id, tail.rest(), run=run)
 
     def _whole(self, id: str, text: str) -> str:
         self._tails.pop(id, None)
@@ -243,8 +244,7 @@ class Log:
 
     def _append(self, id: str, text: str) -> None:
         for begin in range(0, len(text), LONGEST):
-            piece = text[begin : begin + LONGEST]
-            self.writer.apply([LogAppend(id=id, text=piece)], 100 + len(piece))
+            self.writer.append(id, text[begin : begin + LONGEST])
 
     def change(self, id: str, op: LogUpdate, weight: int) -> None:
         """For entries: change one."""

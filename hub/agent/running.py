@@ -190,8 +190,11 @@ class Running:
         what was written. Raises RunStopped once somebody asked for a stop or the run has ended, and whatever was refused of
         earlier writes."""
         await asyncio.sleep(0)
+        self.log.release()
+        if self._may_go_on():  # as most times: it is called for each token of a stream
+            self.steps += 1
+            return
         with self._step():
-            self.log.release()
             await until(self.writer, self._may_go_on)
 
     def wait_checkpoint(self) -> None:
@@ -218,7 +221,7 @@ class Running:
         self.writer.check_open()
         task = running_task()
         with self.writer.lock:
-            document = self.writer.read().document
+            document = self.writer.read_document()
             run, paused = document["run"], document["paused"]
         mine = run_of(self.id)
         if mine is not None and (run is None or run["id"] != mine.id or run["status"] not in ACTIVE):

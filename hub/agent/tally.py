@@ -67,6 +67,11 @@ class Tally:
         lost = body.run if isinstance(error, RunLost) and isinstance(body, Apply) else None
         self._failures.append((lost, error))
 
+    @property
+    def has_failures(self) -> bool:
+        """Whether there is a refusal that nobody has heard of. Needs no lock."""
+        return bool(self._failures)
+
     def take_failures(self, run: RunRef | None) -> HubError | None:
         """The first refusal, with the others as notes. Late writes of a run that is over concern nobody but its own code."""
         taken, more = self._failures, self._more

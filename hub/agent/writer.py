@@ -15,6 +15,7 @@ from typing import Any, Final
 from hub.agent.backlog import Backlog
 from hub.agent.batch import Batch, batch_of
 from hub.agent.current import run_of
+from hub.agent.growing import Growing
 from hub.agent.ids import writer_name
 from hub.agent.link import Link
 from hub.agent.tally import Tally, closing_error
@@ -48,10 +49,6 @@ _log = logging.getLogger(__name__)
 
 UNANSWERED: Final = 64
 """Requests of one context that may be under way: a context remembers the outcomes of so many."""
-JOINED: Final = 20
-"""Appends to one entry that become one while they wait."""
-JOINED_LENGTH: Final = 65_536
-"""Characters that they have together at most."""
 
 
 class Writer:
@@ -75,7 +72,7 @@ class Writer:
         self._backlog = Backlog(self.lock, pending_bytes)
         self._n = 0
         self._unsent: deque[Pending] = deque()
-        self._joined = 0
+        self._growing: Growing | None = None
         self._under_way: dict[str, Pending] = {}
         self._held_back = False
         self._tally = Tally()
@@ -91,8 +88,14 @@ class Writer:
 
     def read(self) -> ContextState:
         """The state with everything that came by. Hold ``lock`` for as long as you look at it."""
+        self._work_text_out()
         self._fold()
         return self.view.state
+
+    def read_document(self) -> dict[str, Any]:
+        """The document of ``read()``, for less: streamed text is not in it. Hold ``lock`` for as long as you look at it."""
+        self._fold()
+        return self.view.state.document
 
     @property
     def unconfirmed(self) -> int:
@@ -125,10 +128,26 @@ class Writer:
             return
         run = run or run_of(self.id)
         with self.lock:
-            if self._join(operations, weight, run):
-                return
             body = Apply(context=self.id, ops=operations, expected=expected, run=run or self._unnamed_run())
             _, wake = self._write(body, weight)
+        if wake:
+            self.link.wake(self)
+
+    def append(self, id: str, text: str, *, run: RunRef | None = None) -> None:
+        """Add text to an entry of the log: as a write of its own, or together with the newest one if that is an append to the
+        same entry, in the name of the same run, and waits. Otherwise like ``apply``."""
+        weight = 100 + len(text)
+        if batch_of(self) is not None:
+            self.apply([LogAppend(id=id, text=text)], weight)
+            return
+        run = run or run_of(self.id)
+        with self.lock:
+            run = run or self._unnamed_run()
+            if self._grow(id, text, run, weight):
+                return
+            append = LogAppend(id=id, text=text)
+            pending, wake = self._write(Apply(context=self.id, ops=[append], run=run), weight)
+            self._growing = Growing(pending, append, run)
         if wake:
             self.link.wake(self)
 
@@ -167,12 +186,13 @@ class Writer:
 
     def _write(self, body: AnyBody, weight: int, *, no: int = 0) -> tuple[Pending, bool]:
         self._wait_for_room(weight)
+        self._work_text_out()
         body.key = f"{self.name}/{self._n + 1}"
         pending = self.view.write(Request(body, self.link.author, self.link.now(), no=no))
         self._n += 1
         wake = not self._unsent
         self._unsent.append(pending)
-        self._joined = 1
+        self._growing = None
         self._backlog.add(pending, weight)
         self._tally.asked += 1
         if isinstance(body, Remove):
@@ -195,27 +215,19 @@ class Writer:
     def _unnamed_run(self) -> RunRef | None:
         return self.held_run if self.held_run is not None and self.link.author.role is Role.AGENT else None
 
-    def _join(self, operations: list[AnyOperation], weight: int, run: RunRef | None) -> bool:
-        """Let text that is appended to an entry travel with the append before it, if that one still waits."""
-        if not self._unsent or self._joined >= JOINED or len(operations) != 1:
+    def _grow(self, id: str, text: str, run: RunRef | None, weight: int) -> bool:
+        growing = self._growing
+        if growing is None or not self._unsent or self._unsent[-1] is not growing.pending:
             return False
-        last, new = self._unsent[-1], operations[0]
-        body = last.request.body
-        if not isinstance(new, LogAppend) or not isinstance(body, Apply) or last is not self.view.pending[-1]:
+        if self.closed_by is not None or not self._backlog.has_room(weight) or not growing.add(id, text, run):
             return False
-        old = body.ops[0]
-        if len(body.ops) != 1 or not isinstance(old, LogAppend) or old.id != new.id:
-            return False
-        if body.run != (run or self._unnamed_run()) or len(old.text) + len(new.text) > JOINED_LENGTH:
-            return False
-        self._wait_for_room(weight)
-        if not self._unsent or self._unsent[-1] is not last:
-            return False
-        both = Apply(context=self.id, ops=[LogAppend(id=new.id, text=old.text + new.text)], run=body.run, key=body.key)
-        self.view.rewrite_last(Request(both, last.request.author, last.request.now))
-        self._joined += 1
-        self._backlog.add(last, weight)
+        self._backlog.add(growing.pending, weight)
         return True
+
+    def _work_text_out(self) -> None:
+        """Let the view see the text that came to the newest write."""
+        if self._growing is not None and (request := self._growing.request()) is not None:
+            self.view.rewrite_last(request)
 
     # batches
 
@@ -229,6 +241,8 @@ class Writer:
             raise InvalidRequest("a write that expects a version does not go into a batch")
         with self.lock:
             self.check_open()
+            self._work_text_out()
+            self._growing = None
             body = Apply(context=self.id, ops=operations, run=batch.run or self._unnamed_run())
             pending = self.view.write(Request(body, self.link.author, self.link.now(), nonce=str(len(batch.members))))
             batch.members.append(pending)
@@ -273,8 +287,7 @@ class Writer:
     @property
     def is_behind(self) -> bool:
         """Whether so much waits for the record that whoever writes on had better wait."""
-        with self.lock:
-            return self._backlog.is_high
+        return self._backlog.is_high
 
     def settling(self) -> Future[None] | None:
         """Done once all writes up to now are confirmed or refused; None if they are."""
@@ -283,6 +296,8 @@ class Writer:
 
     def raise_failures(self) -> None:
         """Raises the first refusal that nobody has heard of; the others are its notes."""
+        if not self._tally.has_failures:
+            return
         with self.lock:
             error = self._tally.take_failures(run_of(self.id))
         if error is not None:
@@ -319,6 +334,7 @@ class Writer:
     def outgoing(self) -> list[Request]:
         """The requests to send next, in order."""
         with self.lock:
+            self._work_text_out()
             room = UNANSWERED - len(self._under_way)
             if self._unsent and isinstance(self._unsent[0].request.body, Create):
                 room = 1  # nothing else before it is known that the context is this one
@@ -417,6 +433,7 @@ class Writer:
         """The view is the record: what was written is confirmed as it is."""
         with self.lock:
             outcomes = []
+            self._work_text_out()
             if self._unsent:
                 self.view.confirm_all(pending for batch in self._batches for pending in batch.members)
             while self._unsent:

@@ -110,6 +110,33 @@ def test_appends_that_wait_are_joined(link: RecordLink) -> None:
     assert record.content == entry.content
 
 
+def test_text_that_joins_is_seen_at_once_and_nobody_else_joins_in(link: RecordLink) -> None:
+    ctx = linked(link)
+    first, second = ctx.log.log("agent"), ctx.log.log("agent")
+    link.pump_all("one")
+    sent = len(link.sent)
+    for number in range(3):
+        first.stream(f"{number} ")
+        assert first.content == "".join(f"{n} " for n in range(number + 1))
+    second.stream("a")
+    second.stream("b")
+    with ctx.batch():
+        second.stream("c")
+        second.stream("d")
+    second.stream("e")
+    set_run("one", RunRef("r", 1))
+    try:
+        second.stream("f")  # in the name of a run that is not: refused, and alone in that
+    finally:
+        set_run("one", None)
+    second.stream("g")
+    second.stream("h")
+    assert second.content == "abcdegh"
+    link.pump_all("one")
+    assert [request.body.ops[0].text for request in link.sent[sent:]] == ["0 1 2 ", "ab", "c", "e", "f", "gh"]
+    assert [e.content for e in link.records["one"].state.log.entries] == ["0 1 2 ", "abcdegh"]
+
+
 def test_what_others_write_comes_in_below(link: RecordLink) -> None:
     ctx = linked(link)
     ctx.log.log("info", "mine")
@@ -374,7 +401,7 @@ def test_many_waiting_writes_cost_little_each(link: RecordLink) -> None:
     assert [e.id for e in entries] == [e.id for e in link.records["one"].state.log.entries]
 
 
-STEPS = """log stream update state incr data output name reset batch others_log others_state others_name others_reset
+STEPS = """log stream tokens update state incr data output name reset batch others_log others_state others_name others_reset
     pump pump_only deliver_one deliver lose_and_answer lose_and_load read progress plan conflict"""
 STEP = st.sampled_from(STEPS.split())
 
@@ -414,6 +441,9 @@ def _take(step: str, n: int, ctx: AgentContext, items: list[Any], link: RecordLi
             items.append(ctx.log.log("info", str(n), "c"))
         case "stream":
             item.stream(f"piece {n} \N{GRINNING FACE}")
+        case "tokens":
+            for number in range(1 + 8 * n):
+                item.stream(f"{number} ")
         case "update":
             item.update(heading=f"H{n}", a=n)
         case "state":
