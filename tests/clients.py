@@ -12,7 +12,6 @@ import aiohttp
 import socketio
 from aiohttp import web_app
 
-from hub.agent.connection import Socket
 from hub.core.requests import Role
 from hub.core.state import ContextState
 from hub.server.auth import Tokens
@@ -177,9 +176,21 @@ def refusal(reply: Any, code: str) -> dict[str, Any]:
     return error
 
 
+class GivenUp(aiohttp.ClientWebSocketResponse):
+    """A WebSocket that is closed when who waits for its next message is cancelled: a client of python-socketio that is given
+    up before the hub's first packet came knows of no socket yet, and leaves it open."""
+
+    async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:
+        try:
+            return await super().receive(timeout)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+
 def session() -> aiohttp.ClientSession:
     """What an asyncio client of python-socketio that may be given up while it connects makes its session with."""
-    return aiohttp.ClientSession(ws_response_class=Socket)
+    return aiohttp.ClientSession(ws_response_class=GivenUp)
 
 
 async def leave(sio: Any) -> None:
@@ -192,7 +203,12 @@ async def leave(sio: Any) -> None:
 
 def cut(sio: Any) -> None:
     """Lose the connection of a client of python-socketio without a word, if it still has one."""
-    connection = sio.eio.ws._response.connection
+    cut_websocket(sio.eio.ws)
+
+
+def cut_websocket(websocket: aiohttp.ClientWebSocketResponse) -> None:
+    """Lose a connection without a word, if it is still there."""
+    connection = websocket._response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiohttp
-import socketio
-from socketio.exceptions import SocketIOError
 
+from hub.agent.socket import Refused, Socket
 from hub.agent.waiting import spread
 from hub.core.errors import Forbidden, HubError, RateLimited, Removed, Unauthorized, Unavailable, error_from_wire
 
@@ -25,18 +25,6 @@ SLOWEST: Final = 5.0
 
 Token = str | Callable[[], "str | Awaitable[str]"]
 _FOR_GOOD: Final[dict[int, type[HubError]]] = {4500: Unauthorized, 4503: Removed, 4507: Forbidden}
-
-
-class Socket(aiohttp.ClientWebSocketResponse):
-    """A WebSocket that is closed when who waits for its next message is cancelled: a Socket.IO client that is given up before
-    the hub's first packet came knows of no socket yet, and leaves it open."""
-
-    async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:
-        try:
-            return await super().receive(timeout)
-        except asyncio.CancelledError:
-            await self.close()
-            raise
 
 
 class Lost(Exception):
@@ -65,7 +53,6 @@ class Connection:
         self._now: _Attempt | None = None
         self._up = False
         self._before: str | None = None  # the hub's name for the last connection
-        self._answers: set[asyncio.Future[dict[str, Any]]] = set()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -75,7 +62,7 @@ class Connection:
 
     async def start(self, wait: float) -> None:
         """Connect; ``wait``: seconds to try for. Raises Unavailable, or what the hub refuses with."""
-        self.http = aiohttp.ClientSession(ws_response_class=Socket)
+        self.http = aiohttp.ClientSession()
         deadline = asyncio.get_running_loop().time() + wait
         attempt = 0
         while True:
@@ -112,24 +99,15 @@ class Connection:
         now = self._now
         if now is None or not self._up:
             raise Lost
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._answers.add(answer)
-
-        def acknowledged(reply: Any = None) -> None:
-            if not answer.done():
-                answer.set_result(reply if isinstance(reply, dict) else {"ok": False, "error": {"code": "internal"}})
-
         try:
-            await now.sio.emit(name, payload, callback=acknowledged)
-            return await asyncio.wait_for(answer, ANSWER)
+            async with asyncio.timeout(ANSWER):
+                return await now.request(name, payload)
         except TimeoutError:
             _log.warning("the hub gave no answer to %s; connecting again", name)
             now.end()
             raise Lost from None
-        except (SocketIOError, ConnectionError) as error:
+        except ConnectionError as error:
             raise Lost from error
-        finally:
-            self._answers.discard(answer)
 
     async def ask(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         """A request's answer. Raises HubError: what refuses it, or Unavailable without a connection."""
@@ -152,25 +130,19 @@ class Connection:
 
     async def _attempt(self) -> HubError | None:
         """Try once. Returns why not."""
-        now = self._now = _Attempt(self.http, self._on_event)
+        now = self._now = _Attempt(self._on_event)
         try:
             async with asyncio.timeout(ATTEMPT):
                 auth = {"token": await self.token(), **({"previous": self._before} if self._before else {})}
-                await now.sio.connect(
-                    self.url,
-                    auth=auth,
-                    transports=["websocket"],
-                    socketio_path="msgpack/socket.io",
-                    wait_timeout=ATTEMPT,
-                )
+                await now.open(self.http, f"{self.url}/msgpack/socket.io", auth)
                 hello = await now.hello
-        except (SocketIOError, aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+        except (Refused, aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
             await self._leave()
-            return now.refusal() or Unavailable(f"no hub answers at {self.url}: {error or 'in time'}")
+            return now.refusal() or Unavailable(f"no hub answers at {self.url}: {str(error) or 'in time'}")
         except BaseException:
             await self._leave()
             raise
-        self._before = now.sio.get_sid()
+        self._before = now.sid
         if isinstance(hello.get("previous"), dict):
             _log.warning("the hub had ended the last connection: %s", hello["previous"].get("reason"))
         self._up = True
@@ -182,9 +154,6 @@ class Connection:
             assert self._now is not None
             await self._now.gone
             now, self._up = self._now, False
-            for answer in list(self._answers):
-                if not answer.done():
-                    answer.set_exception(Lost())
             await self._leave()
             error = now.parting()
             self._on_down(error)
@@ -209,42 +178,67 @@ class Connection:
 class _Attempt:
     """One connection, from the attempt to its end."""
 
-    def __init__(
-        self, http: aiohttp.ClientSession, on_event: Callable[[str, dict[str, Any]], dict[str, Any] | None]
-    ) -> None:
+    def __init__(self, on_event: Callable[[str, dict[str, Any]], dict[str, Any] | None]) -> None:
         loop = asyncio.get_running_loop()
         self.hello: asyncio.Future[dict[str, Any]] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
         self.farewell: dict[str, Any] = {}
+        self.sid = ""
+        """The hub's name for the connection."""
         self._refused: dict[str, Any] = {}
         self._on_event = on_event
-        self.sio = socketio.AsyncClient(
-            reconnection=False,
-            serializer="msgpack",
-            handle_sigint=False,
-            http_session=http,
-            websocket_extra_options={"max_msg_size": 64 * 1024 * 1024},
-        )
-        self.sio.on("*", self._event)
-        self.sio.on("connect_error", self._connect_error)
-        self.sio.on("disconnect", self._disconnected)
+        self._socket: Socket | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+
+    async def open(self, http: aiohttp.ClientSession, url: str, auth: dict[str, Any]) -> None:
+        """Connect, and take what comes from then on. Raises what ``Socket.connect`` raises."""
+        try:
+            self._socket = await Socket.connect(http, url, auth)
+        except Refused as refused:
+            data = refused.data.get("data")
+            self._refused = data if isinstance(data, dict) else refused.data
+            raise
+        self.sid = self._socket.sid
+        self._reader = asyncio.create_task(self._socket.run(self._event, self._answered), name="packets of the hub")
+        self._reader.add_done_callback(self._ended)
+
+    async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """A request's answer. Raises ConnectionError if the connection ends before it comes."""
+        if self._socket is None or self.gone.done():
+            raise ConnectionError("there is no connection")
+        id = next(self._ids)
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[id] = answer
+        try:
+            await self._socket.emit(name, payload, id)
+            return await answer
+        finally:
+            self._answers.pop(id, None)
 
     def end(self) -> None:
         """It is over."""
-        if not self.hello.done():
-            self.hello.set_exception(ConnectionError("the connection was closed"))
-            self.hello.exception()  # it counts as seen, whether or not somebody waits
+        for waiting in (self.hello, *self._answers.values()):
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the connection was closed"))
+                waiting.exception()  # it counts as seen, whether or not somebody waits
         if not self.gone.done():
             self.gone.set_result(None)
 
     async def close(self) -> None:
         """Leave."""
-        try:
-            async with asyncio.timeout(1):
-                await self.sio.disconnect()
-        except Exception:
-            _log.debug("leaving the hub", exc_info=True)
         self.end()
+        if self._reader is not None:
+            self._reader.remove_done_callback(self._ended)
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        if self._socket is not None:
+            try:
+                async with asyncio.timeout(1):
+                    await self._socket.close()
+            except Exception:
+                _log.debug("leaving the hub", exc_info=True)
 
     def refusal(self) -> HubError | None:
         """Why the hub will not have us, if it said so for good."""
@@ -260,7 +254,7 @@ class _Attempt:
             return None
         return _for_good(code, str(self.farewell.get("reason") or "the hub ended the connection"))
 
-    def _event(self, name: str, payload: Any = None, *_: Any) -> dict[str, Any] | None:
+    def _event(self, name: str, payload: Any) -> dict[str, Any] | None:
         try:
             if not isinstance(payload, dict):
                 return None
@@ -278,12 +272,14 @@ class _Attempt:
             return {"ok": False, "error": {"code": "internal", "message": "the agent failed", "retryable": False}}
         return None
 
-    def _connect_error(self, reason: Any = None, *_: Any) -> None:
-        if isinstance(reason, dict):
-            data = reason.get("data")
-            self._refused = data if isinstance(data, dict) else reason
+    def _answered(self, id: int, reply: Any) -> None:
+        answer = self._answers.pop(id, None)
+        if answer is not None and not answer.done():
+            answer.set_result(reply if isinstance(reply, dict) else {"ok": False, "error": {"code": "internal"}})
 
-    def _disconnected(self, *_: Any) -> None:
+    def _ended(self, reader: asyncio.Task[None]) -> None:
+        if not reader.cancelled() and (error := reader.exception()) is not None:
+            _log.error("in the connection to the hub", exc_info=error)
         self.end()
 
 

@@ -29,9 +29,13 @@ _log = logging.getLogger(__name__)
 
 RETRY: Final = 0.5
 """Seconds, about, until something is tried again that the hub could not do just now."""
+UNDER_WAY: Final = 2
+"""Events of applies that have no answer. While there are so many, what is written waits, and goes together: many contexts that
+each get a little would cost an event each."""
 EVENT_BYTES: Final = 262_144
 """Bytes that go into one event, about, if no single request is larger."""
 
+_Applies = list[tuple[Channel, list[Request], list[dict[str, Any]]]]
 _INTERNAL: Final = {"ok": False, "error": Internal("the hub's answer makes no sense").to_wire()}
 
 
@@ -53,6 +57,8 @@ class RemoteLink:
         self._context = contextvars.copy_context()  # what is done here is nobody's run
         self._channels: dict[str, Channel] = {}
         self._ready: dict[Channel, None] = {}
+        self._held: dict[Channel, None] = {}  # wait until fewer events are under way
+        self._under_way = 0
         self._following: set[Channel] = set()
         self._no_room: dict[Channel, None] = {}
         self._pumping = False
@@ -142,11 +148,14 @@ class RemoteLink:
         if not self.connection.up:
             return
         ready, self._ready = list(self._ready), {}
-        applies: list[tuple[Channel, list[Request], list[dict[str, Any]]]] = []
+        applies: _Applies = []
         size = 0
         for channel in ready:
             if channel.wants_subscription and self._may_follow(channel):
                 self.run(self._subscribe(channel, channel.subscription()))
+            if self._under_way >= UNDER_WAY and not channel.creating:
+                self._held[channel] = None
+                continue
             group = channel.next()
             if not group:
                 if channel.done:
@@ -160,12 +169,12 @@ class RemoteLink:
                 self._look_at(channel)
                 continue
             if applies and size + bytes_taken > EVENT_BYTES:
-                self.run(self._send_applies(applies))
+                self._send_applies(applies)
                 applies, size = [], 0
             applies.append((channel, fitting, payloads))
             size += bytes_taken
         if applies:
-            self.run(self._send_applies(applies))
+            self._send_applies(applies)
 
     def _fit(self, channel: Channel, group: list[Request]) -> tuple[list[Request], list[dict[str, Any]], int]:
         """What of a group goes into one event. A request that the hub would not take is refused here."""
@@ -190,9 +199,19 @@ class RemoteLink:
             size += length
         return fitting, payloads, size
 
-    async def _send_applies(self, applies: list[tuple[Channel, list[Request], list[dict[str, Any]]]]) -> None:
+    def _send_applies(self, applies: _Applies) -> None:
+        self._under_way += 1
+        self.run(self._finish_applies(applies))
+
+    async def _finish_applies(self, applies: _Applies) -> None:
         batches = [payload for _, _, payloads in applies for payload in payloads]
-        reply = await self._request("apply.many", {"batches": batches})
+        try:
+            reply = await self._request("apply.many", {"batches": batches})
+        finally:
+            self._under_way -= 1
+            held, self._held = self._held, {}
+            for channel in held:
+                self._look_at(channel)
         if reply is None:
             return
         replies = reply.get("replies") if reply.get("ok") else [reply] * len(batches)

@@ -184,6 +184,9 @@ class Agent:
                     source.set_key(0, "k0", stamp() + "y" * (command["size"] - 18))
                     time.sleep(max(0.0, began + (turn + 1) * command["pause"] - time.monotonic()))
                 return {"seconds": time.monotonic() - began}
+            case "recorded":
+                changes, entries, characters = zip(*map(source.recorded, range(command["sessions"])), strict=True)
+                return {"changes": sum(changes), "entries": sum(entries), "characters": sum(characters)}
             case "snapshot":
                 return {"bytes": source.snapshot_bytes(0)}
             case "appends":

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from scripts.benchmarks import contestants
 from scripts.benchmarks.contestants import HUB, NODE, Server, Valkey
 from scripts.benchmarks.figures import Measure, Sample
-from scripts.benchmarks.loads import Crowd, start_agent
+from scripts.benchmarks.loads import Crowd, start_agent, start_author
 from scripts.benchmarks.processes import Process
 
 HUB_DOUBLED = "hub, load doubled"
@@ -145,6 +145,12 @@ class Bench:
         agent = start_agent(self.scratch, server, crowd, name=name)
         self._stack.callback(agent.end)
         return agent
+
+    def author(self, server: Server, sessions: int, name: str) -> Process:
+        """An agent process that streams into so many sessions of a server."""
+        author = start_author(self.scratch, server, sessions, name)
+        self._stack.callback(author.end)
+        return author
 
     def side(self, name: str, *, mirror: bool = False, processes: int = 1) -> Side:
         """A contestant with its load, nobody connected but the agent."""

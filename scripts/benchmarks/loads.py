@@ -122,6 +122,17 @@ def start_agent(scratch: Path, server: Server, crowd: Crowd | None = None, *, na
     return agent
 
 
+def start_author(scratch: Path, server: Server, sessions: int, name: str) -> Process:
+    """A process that streams with a library into so many sessions of a server, which it makes; their ids begin with ``name``."""
+    author = Process("author", python_module("author"), scratch)
+    try:
+        author.ask("connect", name=name, sessions=sessions, **server.source())
+    except BaseException:
+        author.end()
+        raise
+    return author
+
+
 def shares(count: int, parts: int) -> list[int]:
     """A number split as evenly as can be."""
     return [count // parts + (index < count % parts) for index in range(parts)]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from scripts.benchmarks.link import Link, LinkError
 
+T = TypeVar("T")
 _MOST_OPEN = 64
 """Requests that are under way while contexts are made."""
 _EPOCH = "bEnChEpO"
@@ -37,6 +38,40 @@ class Reply(msgspec.Struct):
     replies: list["Reply"] = []  # noqa: UP037  msgspec copies it
 
 
+class Entry(msgspec.Struct):
+    """A log entry."""
+
+    content: str
+
+
+class LogSize(msgspec.Struct):
+    """What a document says of its log."""
+
+    length: int
+
+
+class Document(msgspec.Struct):
+    """A session's document."""
+
+    log: LogSize
+
+
+class Whole(msgspec.Struct):
+    """The answer to a subscription, with the state."""
+
+    seq: int
+    log_id: str
+    document: Document
+
+
+class Page(msgspec.Struct):
+    """A piece of a log, newest entry first."""
+
+    entries: list[Entry]
+
+
+_whole = msgspec.msgpack.Decoder(list[Whole])
+_page = msgspec.msgpack.Decoder(list[Page])
 _replies = msgspec.msgpack.Decoder(list[Reply])
 _encode = msgspec.msgpack.Encoder().encode
 _json = msgspec.json.Encoder().encode
@@ -130,6 +165,24 @@ class HubSource:
         _check(data)
         return len(bytes(data))
 
+    def recorded(self, session: int) -> tuple[int, int, int]:
+        """What the hub has of a session: how many changes, log entries, and characters in those."""
+        topic = f"context:{self._id(session)}"
+        whole = self._ask("subscribe", {"topic": topic, "tail": 0}, _whole)
+        self._ask("unsubscribe", {"topic": topic}, _replies)
+        characters, before = 0, whole.document.log.length
+        while before:
+            asked = {"context": self._id(session), "log": whole.log_id, "before": before, "limit": 100}
+            entries = self._ask("log.page", asked, _page).entries
+            characters += sum(len(entry.content) for entry in entries)
+            before -= len(entries)
+        return whole.seq, whole.document.log.length, characters
+
+    def _ask(self, name: str, payload: dict[str, Any], decoder: msgspec.msgpack.Decoder[list[T]]) -> T:
+        self.link.send(self._event(name, payload))
+        (reply,) = decoder.decode(self.link.acknowledgement()[1])
+        return reply
+
     def append_one(self, session: int, text: str) -> None:
         """Append to a session's entry, and wait for the answer."""
         self._many([self._batch(session, {"op": "log.append", "id": self._entry, "text": text})])
@@ -205,6 +258,15 @@ def _check(data: msgspec.Raw) -> list[Reply]:
     return replies
 
 
+def append_to_relay(room: str, seq: int, text: str) -> dict[str, Any]:
+    """What a peer relays for a token: of the shape and the size of the hub's change."""
+    return _change(room, seq, {"kind": "log.append", "id": ENTRY, "at": 8 * seq, "text": text})
+
+
+def _change(room: str, seq: int, part: dict[str, Any]) -> dict[str, Any]:
+    return {"topic": f"context:{room}", "epoch": _EPOCH, "seq": seq, "parts": [part]}
+
+
 class RelaySource:
     """A client of a peer, whose server relays what it is told to the rooms that it names."""
 
@@ -228,15 +290,13 @@ class RelaySource:
             seq = self._next(session)
             value = {"op": "replace", "path": "/state/beat", "value": text}
             version = {"op": "replace", "path": "/versions/state", "value": f"{_EPOCH}:{seq}"}
-            changes.append(self._change(session, seq, {"kind": "patch", "ops": [value, version]}))
+            changes.append(_change(f"{self._name}{session}", seq, {"kind": "patch", "ops": [value, version]}))
         self.link.send(self._relayed(session, changes))
 
     def tokens(self, tokens: Sequence[Token]) -> None:
         packets = []
         for n, text in tokens:
-            seq = self._next(n)
-            part = {"kind": "log.append", "id": ENTRY, "at": 8 * seq, "text": text}
-            packets.append(self._relayed(n, [self._change(n, seq, part)]))
+            packets.append(self._relayed(n, [append_to_relay(f"{self._name}{n}", self._next(n), text)]))
         self.link.send(*packets)
 
     def answered(self) -> list[int]:
@@ -245,15 +305,12 @@ class RelaySource:
 
     def everybody(self, text: str) -> None:
         entry = {"no": 0, "id": "b", "type": "warning", "heading": "", "content": text, "kvps": {}, "timestamp": ""}
-        change = self._change(0, 1, {"kind": "log.add", "entry": entry})
+        change = _change(f"{self._name}0", 1, {"kind": "log.add", "entry": entry})
         self.link.send(b"42" + _json(["each", change]))
 
     def _next(self, session: int) -> int:
         seq = self._seq[session] = self._seq.get(session, 0) + 1
         return seq
-
-    def _change(self, session: int, seq: int, part: dict[str, Any]) -> dict[str, Any]:
-        return {"topic": f"context:{self._name}{session}", "epoch": _EPOCH, "seq": seq, "parts": [part]}
 
     def _relayed(self, session: int, changes: list[dict[str, Any]]) -> bytes:
         return b"42" + _json(["relay", f"{self._name}{session}", *changes])

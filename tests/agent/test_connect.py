@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from socketio import AsyncClient
 
 import hub as hub_package
 from hub import (
@@ -36,13 +35,13 @@ from hub import (
     register_secret,
 )
 from hub.agent.connect import Client
-from hub.agent.connection import Socket
 from hub.agent.serving import Agent
+from hub.agent.socket import Socket
 from hub.core.requests import Role
 from hub.node import contexts as contexts_module
 from hub.record.port import Append, Appended
 from hub.server.server import HubServer
-from tests.clients import cut, tokens_of
+from tests.clients import cut_websocket, tokens_of
 from tests.support import free_port, until
 
 
@@ -69,8 +68,8 @@ def same(ctx: AgentContext, hub: HubServer) -> None:
 def drop(client: Client) -> None:
     """Lose the connection without a word."""
     attempt = client.connection._now
-    if attempt is not None and client.connection.up:
-        cut(attempt.sio)
+    if attempt is not None and attempt._socket is not None and client.connection.up:
+        cut_websocket(attempt._socket._websocket)
 
 
 async def serve(client: Client, agent: Agent) -> asyncio.Task[None]:
@@ -119,12 +118,11 @@ async def test_an_attempt_that_is_given_up_leaves_no_connection_open() -> None:
         return socket
 
     app = web.Application()
-    app.router.add_get("/socket.io/", silent)
-    async with TestServer(app) as server, aiohttp.ClientSession(ws_response_class=Socket) as http:
-        sio = AsyncClient(reconnection=False, http_session=http)
+    app.router.add_get("/msgpack/socket.io/", silent)
+    async with TestServer(app) as server, aiohttp.ClientSession() as http:
         with pytest.raises(TimeoutError) as kept:
             async with asyncio.timeout(0.2):
-                await sio.connect(str(server.make_url("")), transports=["websocket"])
+                await Socket.connect(http, str(server.make_url("/msgpack/socket.io")), {})
         await until(lambda: told == ["opened", "closed"])
         assert kept.value.__traceback__
 

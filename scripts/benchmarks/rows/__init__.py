@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scripts.benchmarks.bench import Row
-from scripts.benchmarks.rows import appends, broadcast, conflicts, connecting, fanout, latency, memory, sessions, sizes
+from scripts.benchmarks.rows import appends, broadcast, conflicts, connecting, fanout, latency, memory, sessions, sizes, streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ ROWS: dict[str, Entry] = {
     "bursts": Entry(fanout.bursts, "ten changes at a time to 500 viewers", 120, 60),
     "latency": Entry(latency.row, "one change on an idle server", 60, 60),
     "sessions": Entry(sessions.row, "sessions at token speed, the mirror on", 300, 900),
+    "streams": Entry(streams.row, "one agent process that streams as fast as it can", 120, 180),
     "conflicts": Entry(conflicts.row, "writers on several nodes that change one session", 120, 120),
     "broadcast": Entry(broadcast.row, "one request that tells every session", 300, 120),
     "sizes": Entry(sizes.row, "a small change in small and large documents", 60, 120),
