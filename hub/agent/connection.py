@@ -58,7 +58,7 @@ class Connection:
     @property
     def up(self) -> bool:
         """Whether requests can be sent now."""
-        return self._up
+        return self._up and self._now is not None and not self._now.gone.done()
 
     async def start(self, wait: float) -> None:
         """Connect; ``wait``: seconds to try for. Raises Unavailable, or what the hub refuses with."""
@@ -97,7 +97,7 @@ class Connection:
 
     async def _request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         now = self._now
-        if now is None or not self._up:
+        if now is None or not self.up:
             raise Lost
         try:
             async with asyncio.timeout(ANSWER):
@@ -206,8 +206,7 @@ class _Attempt:
 
     async def request(self, name: str, payload: dict[str, Any]) -> dict[str, Any]:
         """A request's answer. Raises ConnectionError if the connection ends before it comes."""
-        if self._socket is None or self.gone.done():
-            raise ConnectionError("there is no connection")
+        assert self._socket is not None
         id = next(self._ids)
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[id] = answer
