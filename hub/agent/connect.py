@@ -61,7 +61,7 @@ class Client:
     def __init__(self, url: str, token: Token, config: AgentConfig) -> None:
         self.url = url.rstrip("/")
         self.config = config
-        self.link = RemoteLink(asyncio.get_running_loop())
+        self.link = RemoteLink()
         """Where the contexts of this client are kept."""
         self.connection = Connection(url, token, on_event=self._event, on_up=self._up, on_down=self._down)
         self.link.use(self.connection)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 import time
@@ -16,6 +15,7 @@ from hub.agent.announcements import Announcements
 from hub.agent.channel import Channel
 from hub.agent.connection import Connection, Lost
 from hub.agent.link import Linked
+from hub.agent.on_loop import OnLoop
 from hub.agent.waiting import spread
 from hub.core.changes import Change
 from hub.core.errors import HubError, Internal, NotFound, TooLarge, Unavailable, error_from_wire
@@ -46,15 +46,15 @@ class RemoteLink:
     names_broadcasts: Final = False
     """The hub makes the ids of entries that go to every context."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self) -> None:
         self.connection: Connection
         self.announcements: Announcements
         self.author = Author("", Role.AGENT)
         self.message_bytes = 1_048_576
         self.subscriptions = 1_000
         """Contexts that the hub lets one connection follow. Further ones are written to, and follow when there is room."""
-        self._loop = loop
-        self._context = contextvars.copy_context()  # what is done here is nobody's run
+        self._loop = asyncio.get_running_loop()
+        self._on_loop = OnLoop()
         self._channels: dict[str, Channel] = {}
         self._ready: dict[Channel, None] = {}
         self._held: dict[Channel, None] = {}  # wait until fewer events are under way
@@ -103,7 +103,7 @@ class RemoteLink:
 
     def _soon(self, what: Any, *args: Any) -> None:
         try:
-            self._loop.call_soon_threadsafe(what, *args, context=self._context)
+            self._on_loop(what, *args)
         except RuntimeError:  # the loop has ended, and with it the link
             for arg in args:
                 if hasattr(arg, "closed"):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from math import inf
 from typing import Any
 
 from hub.agent.link import Linked
+from hub.agent.on_loop import OnLoop
 from hub.core.errors import Busy, Exists, HubError
 from hub.core.position import Position
 from hub.core.requests import Author, LogAdd, Request, RunOpen
@@ -51,7 +51,7 @@ class NodeLink:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()  # what is done here is nobody's run
+        self._soon = OnLoop()
         self._lives: dict[Linked, LiveContext] = {}
         self._worker = _InProcess()
         self._background = Background("for a context of this process")
@@ -160,6 +160,3 @@ class NodeLink:
 
     async def _clear_notice(self, id: str) -> None:
         await self._node.notices.drop(id)
-
-    def _soon(self, call: Callable[..., object], *args: object) -> None:
-        self._loop.call_soon_threadsafe(call, *args, context=self._context)

@@ -35,6 +35,7 @@ from hub import (
     register_secret,
 )
 from hub.agent.connect import Client
+from hub.agent.remote import UNDER_WAY
 from hub.agent.serving import Agent
 from hub.agent.socket import Socket
 from hub.core.requests import Role
@@ -158,6 +159,31 @@ async def test_a_context_that_is_made_here_is_at_the_hub(hub: HubServer, client:
     await until(lambda: ctx.version == str(record(hub, ctx.id).position))
     same(ctx, hub)
     assert record(hub, ctx.id).document["name"] == "Renamed"
+
+
+async def test_what_many_contexts_write_while_events_are_under_way_goes_together(
+    hub: HubServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = [await client.create(id=f"c{number}") for number in range(20)]
+    request, let, sent = client.connection.request, asyncio.Event(), list[int]()
+
+    async def late(name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        if name == "apply.many":
+            sent.append(len(payload["batches"]))
+            await let.wait()
+        return await request(name, payload)
+
+    monkeypatch.setattr(client.connection, "request", late)
+    for number, ctx in enumerate(contexts):
+        ctx.state["n"] = number
+        for _ in range(5):
+            await asyncio.sleep(0)  # the loop is at it in between
+    made = await client.create(id="made")  # waits for no event
+    let.set()
+    await asyncio.gather(*(ctx.flush() for ctx in contexts))
+    assert sent == [1] * UNDER_WAY + [20 - UNDER_WAY]
+    assert [record(hub, ctx.id).document["state"] for ctx in contexts] == [{"n": number} for number in range(20)]
+    made.close()
 
 
 async def test_30_a_scheduler(hub: HubServer) -> None:

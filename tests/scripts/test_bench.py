@@ -270,6 +270,19 @@ def test_what_conflicts_cost_is_seen_with_more_nodes_than_one(tmp_path: Path) ->
         assert appends["contestants"][name]["figure"]["median"] < rate["contestants"][name]["figure"]["median"]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_an_agent_that_streams_is_measured_at_the_hub(tmp_path: Path) -> None:
+    _, measures = _quick("streams", tmp_path)
+    assert len(measures) == 6
+    for rate, joined, late in (measures[:3], measures[3:]):
+        for measure in (rate, late):
+            assert all(measure["contestants"][name]["figure"]["median"] > 0 for name in (HUB, PYTHON))
+        assert 1 < joined["contestants"][HUB]["figure"]["median"] <= 20
+        (sample,) = rate["contestants"][HUB]["rounds"]
+        assert sample["operations_per_second"] >= sample["value"] / 20
+
+
 def _quick(row: str, folder: Path) -> tuple[str, list[dict[str, Any]]]:
     """What a row said, and its measures; nothing of it is left."""
     scratch, file = folder / "scratch", folder / "bench.json"

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scripts.benchmarks.bench import Row
-from scripts.benchmarks.rows import appends, broadcast, conflicts, connecting, fanout, latency, memory, sessions, sizes, streams
+from scripts.benchmarks.rows import (
+    appends,
+    broadcast,
+    conflicts,
+    connecting,
+    fanout,
+    latency,
+    memory,
+    sessions,
+    sizes,
+    streams,
+)
 
 
 @dataclass(frozen=True, slots=True)
