@@ -50,9 +50,12 @@ def wait_until(condition: Callable[[], Any], what: str = "", seconds: float = SE
 
 async def until(condition: Callable[[], Any], what: str = "", seconds: float = SECONDS) -> Any:
     """``wait_until`` for coroutines; the condition may be one too."""
+    last = (
+        time.monotonic() + seconds
+    )  # looked at as well: what is awaited may swallow the cancellation, which comes once
     try:
         async with asyncio.timeout(seconds):
-            while True:
+            while time.monotonic() < last:
                 found = condition()
                 if isinstance(found, Awaitable):
                     found = await found
@@ -60,17 +63,20 @@ async def until(condition: Callable[[], Any], what: str = "", seconds: float = S
                     return found
                 await asyncio.sleep(0.01)
     except TimeoutError:
-        raise AssertionError(f"waited {seconds:g} s in vain for {what or condition}") from None
+        pass
+    raise AssertionError(f"waited {seconds:g} s in vain for {what or condition}")
 
 
 async def until_done(attempt: Callable[[], Awaitable[Any]], *passing: type[Exception], seconds: float = SECONDS) -> Any:
     """Try until ``attempt`` raises none of the ``passing`` errors; what it gives then."""
+    last = time.monotonic() + seconds
     async with asyncio.timeout(seconds):
-        while True:
+        while time.monotonic() < last:
             try:
                 return await attempt()
             except passing:
                 await asyncio.sleep(0.02)
+    raise TimeoutError
 
 
 def alive(pid: int) -> bool:
