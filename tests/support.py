@@ -50,9 +50,7 @@ def wait_until(condition: Callable[[], Any], what: str = "", seconds: float = SE
 
 async def until(condition: Callable[[], Any], what: str = "", seconds: float = SECONDS) -> Any:
     """``wait_until`` for coroutines; the condition may be one too."""
-    last = (
-        time.monotonic() + seconds
-    )  # looked at as well: what is awaited may swallow the cancellation, which comes once
+    last = time.monotonic() + seconds  # what is awaited may swallow the cancellation, which comes once
     try:
         async with asyncio.timeout(seconds):
             while time.monotonic() < last:
