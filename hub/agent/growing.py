@@ -1,4 +1,4 @@
-"""Text that waits: what is appended to one entry travels together, and is worked out when somebody looks."""
+"""Text that waits: what is appended to one entry travels together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOINED_LENGTH: Final = 65_536
 class Growing:
     """The newest write, while it is an append to an entry, and the texts that came since."""
 
-    __slots__ = ("_length", "_run", "_texts", "_worked", "id", "pending")
+    __slots__ = ("_length", "_run", "_taken", "_texts", "id", "pending")
 
     def __init__(self, pending: Pending, append: LogAppend, run: RunRef | None) -> None:
         self.pending = pending
@@ -24,7 +24,7 @@ class Growing:
         self._run = run
         self._texts = [append.text]
         self._length = len(append.text)
-        self._worked = 1
+        self._taken = 1
 
     def add(self, id: str, text: str, run: RunRef | None) -> bool:
         """Let a text travel along. False if it belongs to another entry or run, or if there is no room for it."""
@@ -36,10 +36,10 @@ class Growing:
         return True
 
     def request(self) -> Request | None:
-        """The whole write, for the view to work out; None if that is what it has."""
-        if self._worked == len(self._texts):
+        """The whole write; None if nothing came since it was last asked for."""
+        if self._taken == len(self._texts):
             return None
-        self._worked = len(self._texts)
+        self._taken = len(self._texts)
         before = self.pending.request
         append = LogAppend(id=self.id, text="".join(self._texts))
         body = Apply(context=before.body.context, ops=[append], run=self._run, key=before.body.key)

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 RETRY: Final = 0.5
 """Seconds, about, until something is tried again that the hub could not do just now."""
-UNDER_WAY: Final = 2
+UNDER_WAY: Final = 1
 """Events of applies that have no answer. While there are so many, what is written waits, and goes together: many contexts that
 each get a little would cost an event each."""
 EVENT_BYTES: Final = 262_144

@@ -2,6 +2,8 @@
 
 Changes of others that come by are not worked in one by one while many writes wait, since each would mean working all of
 them out again. They are kept aside until somebody reads, or until there are so many that the price per change is bounded.
+
+Nor is streamed text worked out before somebody reads: often nobody does before it is confirmed, and it comes by as a change.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class View(Replica):
     ``decides``: this view is the record, so what does not fit its state is refused at once.
     """
 
-    __slots__ = ("_aside", "_gone", "base", "decides")
+    __slots__ = ("_aside", "_gone", "_unseen", "base", "decides")
 
     def __init__(self, state: ContextState, limits: Limits, *, decides: bool) -> None:
         super().__init__(state, limits, keyed=False)
@@ -49,12 +51,14 @@ class View(Replica):
         """The confirmed position that ``state`` stands on."""
         self._aside: list[Change] = []
         self._gone: set[Pending] = set()
+        self._unseen = 0  # so many of the newest writes are not worked out
 
     # writing
 
     def write(self, request: Request) -> Pending:
         """Work a request out on top of everything. What only the state here speaks against is kept without effect: the
         record decides. Raises HubError, with nothing changed."""
+        self.see_all()
         try:
             return super().write(request)
         except HubError as error:
@@ -64,13 +68,35 @@ class View(Replica):
             self.pending.append(pending)
             return pending
 
+    def write_unseen(self, request: Request) -> Pending:
+        """Keep a write that is sure to be valid, and that only the log shows, for ``see_all`` to work out."""
+        assert not self.decides
+        pending = Pending(request, _NOTHING)
+        self.pending.append(pending)
+        self._unseen += 1
+        return pending
+
     def rewrite_last(self, request: Request) -> None:
         """Let the newest write say something else."""
-        pending = self.pending.pop()
+        pending = self.pending[-1]
+        pending.request = request
+        if self._unseen:
+            return
+        del self.pending[-1]
         if pending.worked.undo is not None:
             pending.worked.undo()
-        pending.request = request
         self.again([pending])
+
+    def see_all(self) -> None:
+        """Work out what is not."""
+        self.again(self._take_unseen())
+
+    def _take_unseen(self) -> list[Pending]:
+        if not self._unseen:
+            return []
+        unseen, self._unseen = self.pending[-self._unseen :], 0
+        del self.pending[-len(unseen) :]
+        return unseen
 
     def again(self, taken: list[Pending]) -> list[tuple[Pending, HubError]]:
         """Work writes out once more. One that does not fit now has no effect, but stays: the record decides."""
@@ -102,18 +128,16 @@ class View(Replica):
         if reached.includes(change.position):
             return
         if not self._aside and not self._gone:
-            if not self.pending:
+            if len(self.pending) == self._unseen:
                 self.state.apply(change)
                 self.base = change.position
+                self._drop_passed()
                 return
             oldest = self.pending[0]
             if oldest.at == change.position and _adopt(self.state, oldest.worked.parts, change.parts):
                 del self.pending[0]  # it stands at the bottom already
                 self.base = change.position
-                while self.pending and self._passed(self.pending[0]):  # those that changed nothing there
-                    self._leave(self.pending[0])
-                    if self._gone:
-                        break
+                self._drop_passed()
                 return
         self._aside.append(change)
         if len(self._aside) * SHARE >= len(self.pending):
@@ -125,18 +149,21 @@ class View(Replica):
             return
         gone, aside = self._gone, self._aside
         self._gone, self._aside = set(), []
-        taken = self.take_back()
+        unseen, taken = self._take_unseen(), self.take_back()
         try:
             for change in aside:
                 self.state.apply(change)
         finally:
             self.base = self.state.position
             self.again([pending for pending in taken if pending not in gone and not self._passed(pending)])
+            still = [pending for pending in unseen if not self._passed(pending)]
+            self.pending += still
+            self._unseen = len(still)
 
     def load(self, state: ContextState, known: Container[str | None]) -> None:
         """Stand on another state. Writes that are in it (their key is ``known``, or their position is behind it) go."""
         gone, taken = self._gone, self.pending
-        self._aside, self._gone, self.pending = [], set(), []
+        self._aside, self._gone, self.pending, self._unseen = [], set(), [], 0
         self.state = state
         self.base = state.position
         waiting = [pending for pending in taken if pending not in gone and pending.request.body.key not in known]
@@ -161,6 +188,7 @@ class View(Replica):
     def without(self, members: Container[Pending]) -> None:
         """Take some writes out, as if they had never been."""
         self.fold()
+        self.see_all()
         taken = self.take_back()
         self.again([pending for pending in taken if pending not in members])
 
@@ -172,7 +200,16 @@ class View(Replica):
             if len(self._gone) * SHARE >= len(self.pending):
                 self.fold()
         elif pending in self.pending:
+            if self.pending.index(pending) >= len(self.pending) - self._unseen:
+                self._unseen -= 1
             self.pending.remove(pending)
+
+    def _drop_passed(self) -> None:
+        """Those that changed nothing there, or were not worked out here."""
+        while self.pending and self._passed(self.pending[0]):
+            self._leave(self.pending[0])
+            if self._gone:
+                break
 
     def _passed(self, pending: Pending) -> bool:
         return pending.at is not None and self.base.includes(pending.at)
@@ -181,6 +218,7 @@ class View(Replica):
         return at.epoch == self.base.epoch and at.seq > self.base.seq
 
     def _move_to(self, epoch: str) -> None:
+        self.see_all()
         taken = self.take_back()
         self.state.position = self.base = Position(epoch, 0)
         self.again(taken)

@@ -88,8 +88,9 @@ class Writer:
 
     def read(self) -> ContextState:
         """The state with everything that came by. Hold ``lock`` for as long as you look at it."""
-        self._work_text_out()
+        self._join_text()
         self._fold()
+        self.view.see_all()
         return self.view.state
 
     def read_document(self) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class Writer:
             if self._grow(id, text, run, weight):
                 return
             append = LogAppend(id=id, text=text)
-            pending, wake = self._write(Apply(context=self.id, ops=[append], run=run), weight)
+            pending, wake = self._write(Apply(context=self.id, ops=[append], run=run), weight, unseen=True)
             self._growing = Growing(pending, append, run)
         if wake:
             self.link.wake(self)
@@ -184,11 +185,12 @@ class Writer:
             self.link.wake(self)
         return outcome
 
-    def _write(self, body: AnyBody, weight: int, *, no: int = 0) -> tuple[Pending, bool]:
+    def _write(self, body: AnyBody, weight: int, *, no: int = 0, unseen: bool = False) -> tuple[Pending, bool]:
         self._wait_for_room(weight)
-        self._work_text_out()
+        self._join_text()
         body.key = f"{self.name}/{self._n + 1}"
-        pending = self.view.write(Request(body, self.link.author, self.link.now(), no=no))
+        request = Request(body, self.link.author, self.link.now(), no=no)
+        pending = self.view.write_unseen(request) if unseen and not self.link.decides else self.view.write(request)
         self._n += 1
         wake = not self._unsent
         self._unsent.append(pending)
@@ -224,8 +226,8 @@ class Writer:
         self._backlog.add(growing.pending, weight)
         return True
 
-    def _work_text_out(self) -> None:
-        """Let the view see the text that came to the newest write."""
+    def _join_text(self) -> None:
+        """Let the newest write have the text that came to it."""
         if self._growing is not None and (request := self._growing.request()) is not None:
             self.view.rewrite_last(request)
 
@@ -241,7 +243,7 @@ class Writer:
             raise InvalidRequest("a write that expects a version does not go into a batch")
         with self.lock:
             self.check_open()
-            self._work_text_out()
+            self._join_text()
             self._growing = None
             body = Apply(context=self.id, ops=operations, run=batch.run or self._unnamed_run())
             pending = self.view.write(Request(body, self.link.author, self.link.now(), nonce=str(len(batch.members))))
@@ -334,7 +336,7 @@ class Writer:
     def outgoing(self) -> list[Request]:
         """The requests to send next, in order."""
         with self.lock:
-            self._work_text_out()
+            self._join_text()
             room = UNANSWERED - len(self._under_way)
             if self._unsent and isinstance(self._unsent[0].request.body, Create):
                 room = 1  # nothing else before it is known that the context is this one
@@ -433,7 +435,7 @@ class Writer:
         """The view is the record: what was written is confirmed as it is."""
         with self.lock:
             outcomes = []
-            self._work_text_out()
+            self._join_text()
             if self._unsent:
                 self.view.confirm_all(pending for batch in self._batches for pending in batch.members)
             while self._unsent:

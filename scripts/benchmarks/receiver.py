@@ -1,8 +1,8 @@
 """A process of viewers: thousands of WebSockets in one epoll loop, which counts what comes and answers pings.
 
 It costs little because it looks at little: bytes that equal those of the viewer before are not looked at again (in a
-room everybody gets the same), and of the others only the frame heads are read. The time in a payload, ``@t`` with 16
-digits of microseconds of the monotonic clock, is read in every n-th frame only. And it may nap between two looks, so
+room everybody gets the same), and of the others only the frame heads are read. The times in a payload, ``@t`` with 16
+digits of microseconds of the monotonic clock, are read in every n-th frame only. And it may nap between two looks, so
 that what comes meanwhile costs one wake-up: of this process, and of the server's time that waking takes.
 """
 
@@ -130,16 +130,17 @@ class Receiver:
             else:
                 frames += 1
                 if self._every and (self.frames + frames) % self._every == 0:
-                    self._read_time(data, start, end)
+                    self._read_times(data, start, end)
             at = end
         self.frames += frames
         if clean and self._shared:
             self._memo, self._memo_frames = data, frames
 
-    def _read_time(self, data: bytes, start: int, end: int) -> None:
-        at = data.find(b"@t", start, end)
-        if at >= 0:
-            self.latencies.append(time.monotonic_ns() // 1000 - int(data[at + 2 : at + 18]))
+    def _read_times(self, data: bytes, start: int, end: int) -> None:
+        """One for each change in the frame."""
+        now = time.monotonic_ns() // 1000
+        while (start := data.find(b"@t", start, end) + 2) > 1:
+            self.latencies.append(now - int(data[start : start + 16]))
 
     # how they come and go
 

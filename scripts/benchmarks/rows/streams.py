@@ -58,8 +58,7 @@ def row(bench: Bench) -> list[Measure]:
         "the text is checked."
     )
     measures[2].notes.append(
-        "From when a token was due to its receipt; of tokens that came together the first. Who carries less than is asked for "
-        "is measured at half of what it carries."
+        "From when a token was due to its receipt. Who carries less than is asked for is measured at half of what it carries."
     )
     return measures
 
