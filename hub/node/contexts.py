@@ -9,6 +9,7 @@ import secrets
 import time as clock
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 
 from hub.core.changes import ROOT, Change, Part, RecordEntry
 from hub.core.errors import Exists, HubError, NotFound, Unavailable
@@ -19,6 +20,7 @@ from hub.core.requests import AnyBody, Author, Create, Request
 from hub.core.state import ContextState
 from hub.core.times import iso
 from hub.fanout.ring import Budget
+from hub.fanout.together import TOGETHER
 from hub.node.live import Answer, Done, EntryIds, LiveContext, Settled, Waiting, Watcher
 from hub.node.tasks import Background, end_tasks
 from hub.record.port import Append, Appended, Outcome, Record
@@ -379,11 +381,13 @@ class Contexts:
                 settled = Settled.LOAD
             if settled is not Settled.DONE:
                 unsettled.append((live, appended, settled))
-        for live in lives:  # after all answers: who wrote to several contexts hears them before the changes
-            try:
-                live.tell()
-            except Exception:
-                _log.exception("telling what changed in context %s", live.id)
+        # After all answers: who wrote to several contexts hears them before the changes.
+        with TOGETHER if len(lives) > 1 else nullcontext():
+            for live in lives:
+                try:
+                    live.tell()
+                except Exception:
+                    _log.exception("telling what changed in context %s", live.id)
         for live, appended, settled in unsettled:
             if live.closed is None:
                 await self._start_over(live, appended, settled)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from hub.fanout.together import TOGETHER
 from hub.server import bounds
 from hub.server.asks import Asks
 from hub.server.intake import Intake
@@ -159,10 +160,13 @@ class SocketOutbox(Intake):
         if transport is not None:
             if transport.get_write_buffer_size() > self._soft:
                 return False
-            try:
-                transport.write(frames)
-            except RuntimeError:  # uvloop's word for a transport that is closed
-                self.stop()
+            held = TOGETHER.held
+            if held is None:
+                self.write(frames)
+            elif self in held:
+                held[self].append(frames)
+            else:
+                held[self] = [frames]
             return True
         if self.behind:
             return False
@@ -243,10 +247,17 @@ class SocketOutbox(Intake):
         return True
 
     def _write(self, frame: bytes) -> None:
+        held = TOGETHER.held
+        if held and self in held:  # first what was streamed before
+            frame = b"".join((*held.pop(self), frame))
+        self.write(frame)
+
+    def write(self, frames: bytes) -> None:
+        """Write frames to its WebSocket, if it has one still."""
         if self._transport is not None:
             try:
-                self._transport.write(frame)
-            except RuntimeError:
+                self._transport.write(frames)
+            except RuntimeError:  # uvloop's word for a transport that is closed
                 self.stop()
 
     def _enqueue(self, packet: str | bytes) -> None:
