@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
@@ -15,7 +16,7 @@ from typing import Any, Final, Protocol
 import socketio
 
 import hub
-from scripts.benchmarks.control import Commands, answer
+from scripts.benchmarks.control import answer
 from scripts.benchmarks.sources import append_to_relay, stamp
 
 WORD: Final = "word "
@@ -23,6 +24,7 @@ ENTRY_TOKENS: Final = 10_000
 """Appends to an entry before another one is begun, so that none is cut."""
 _UNANSWERED: Final = 64
 """Events of python-socketio's client that may be without an acknowledgement."""
+_SILENCE_SECONDS: Final = 10.0
 _TICK: Final = 0.001
 """Seconds between two looks at which tokens are due."""
 
@@ -80,7 +82,11 @@ class RelaySession:
 
     async def _wait(self) -> None:
         self._answered.clear()
-        await self._answered.wait()
+        try:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await self._answered.wait()
+        except TimeoutError:
+            raise ConnectionError(f"{self._unanswered} events had no answer for {_SILENCE_SECONDS:g} s") from None
 
     def _acknowledged(self, *_: Any) -> None:
         self._unanswered -= 1
@@ -157,18 +163,15 @@ class Author:
 
 async def main() -> None:
     """Serve commands until the bench is gone."""
-    commands, readable = Commands(), asyncio.Event()
-    asyncio.get_running_loop().add_reader(commands.fd, readable.set)
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     async with AsyncExitStack() as stack:
         author = Author(stack)
-        while True:
-            await readable.wait()
-            readable.clear()
-            for command in commands.read():
-                try:
-                    answer(**await author.do(command))
-                except (hub.HubError, socketio.exceptions.SocketIOError, OSError) as error:
-                    answer(error=str(error))
+        while line := await commands.readline():
+            try:
+                answer(**await author.do(json.loads(line)))
+            except (hub.HubError, socketio.exceptions.SocketIOError, OSError) as error:
+                answer(error=str(error))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def start_agent(scratch: Path, server: Server, crowd: Crowd | None = None, *, na
 
 def start_author(scratch: Path, server: Server, sessions: int, name: str) -> Process:
     """A process that streams with a library into so many sessions of a server, which it makes; their ids begin with ``name``."""
-    author = Process("author", python_module("author"), scratch)
+    author = Process(f"author at {server.name}", python_module("author"), scratch)
     try:
         author.ask("connect", name=name, sessions=sessions, **server.source())
     except BaseException:
