@@ -18,8 +18,8 @@ _log = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 64 * 1024 * 1024
 """Of one packet that comes in."""
-RENEWED: Final = 1.0
-"""Seconds after which it is noted that the hub still speaks; noting it at each packet would cost more than reading it."""
+NOTED: Final = 0.02
+"""Of the time for which the hub may be silent: when it spoke is noted no more often, which would cost more than reading."""
 
 _CONNECT, _DISCONNECT, _EVENT, _ACK, _CONNECT_ERROR = range(5)
 
@@ -114,15 +114,15 @@ class Socket:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._silence) as patience:
-                renewed = loop.time()
+                heard = loop.time()
                 while (said := await self._websocket.receive()).type in (
                     aiohttp.WSMsgType.BINARY,
                     aiohttp.WSMsgType.TEXT,
                 ):
                     now = loop.time()
-                    if now - renewed > RENEWED:
+                    if now - heard > self._silence * NOTED:
                         patience.reschedule(now + self._silence)
-                        renewed = now
+                        heard = now
                     if said.type is aiohttp.WSMsgType.BINARY:
                         if not await self._take(_read(said.data), on_event, on_answer):
                             return

@@ -203,3 +203,22 @@ async def test_a_silent_server_is_given_up() -> None:
         socket = await Socket.connect(http, url, {})
         await Heard().all_of(socket)
         await socket.close()
+
+
+async def test_a_server_that_pings_is_not_given_up_however_short_its_patience() -> None:
+    pongs: list[str] = []
+
+    async def script(websocket: web.WebSocketResponse) -> None:
+        await saying(OPEN.replace("20000", "100").replace("5000", "100"), CONNECTED)(websocket)
+        await websocket.receive()
+        for _ in range(10):
+            await websocket.send_str("2")
+            pongs.append(await websocket.receive_str())
+            await asyncio.sleep(0.05)  # this is what is tried: half a second in all, with 0.2 s of patience
+        await websocket.send_bytes(pack({"type": 1, "nsp": "/"}))
+
+    async with scripted(script) as (http, url):
+        socket = await Socket.connect(http, url, {})
+        await Heard().all_of(socket)
+        await socket.close()
+    assert pongs == ["3"] * 10
