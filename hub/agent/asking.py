@@ -73,7 +73,7 @@ class Asking(Running):
             asked = (run.id if run is not None else "", what)
             self._asked[asked] += 1
             id = blake2b(f"{about}\0{self._asked[asked]}\0".encode() + what, digest_size=8).hexdigest()
-            self.log.release()
+            self.log.show()
             self.writer.apply([AskOpen(id, text, given, expires_at)], len(what) + 200)
         return id
 

@@ -59,11 +59,11 @@ class Client:
     keeps_open = False
 
     def __init__(self, url: str, token: Token, config: AgentConfig) -> None:
-        self.url = url.rstrip("/")
         self.config = config
         self.link = RemoteLink()
         """Where the contexts of this client are kept."""
         self.connection = Connection(url, token, on_event=self._event, on_up=self._up, on_down=self._down)
+        self.url = self.connection.url
         self.link.use(self.connection)
         self.hello: dict[str, Any] = {}
         """What the hub said about itself and us: protocol, node, role, sub, limits."""
@@ -147,6 +147,8 @@ class Client:
             raise error
 
     async def _flush(self) -> HubError | None:
+        for context in self._contexts():
+            context.log.release()
         outcomes = await asyncio.gather(*(context.flush() for context in self._contexts()), return_exceptions=True)
         await self.link.announcements.settle()
         errors = [outcome for outcome in outcomes if isinstance(outcome, HubError)]

@@ -7,12 +7,22 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
 from hub.agent.socket import Refused, Socket
 from hub.agent.waiting import spread
-from hub.core.errors import Forbidden, HubError, RateLimited, Removed, Unauthorized, Unavailable, error_from_wire
+from hub.core.errors import (
+    Forbidden,
+    HubError,
+    InvalidRequest,
+    RateLimited,
+    Removed,
+    Unauthorized,
+    Unavailable,
+    error_from_wire,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +54,9 @@ class Connection:
         on_up: Callable[[dict[str, Any]], None],
         on_down: Callable[[HubError | None], None],
     ) -> None:
-        self.url = url.rstrip("/")
+        self.url = hub_address(url)
+        if not isinstance(token, str) and not callable(token):
+            raise InvalidRequest(f"a token is text, or a function that gives it, not {type(token).__name__}")
         self.http: aiohttp.ClientSession
         self._token = token
         self._on_event = on_event
@@ -65,15 +77,15 @@ class Connection:
         self.http = aiohttp.ClientSession()
         deadline = asyncio.get_running_loop().time() + wait
         attempt = 0
-        while True:
-            error = await self._attempt()
-            if error is None:
-                break
-            if not error.retryable or asyncio.get_running_loop().time() >= deadline:
-                await self.http.close()
-                raise error
-            attempt += 1
-            await asyncio.sleep(_pause(attempt))
+        try:
+            while (error := await self._attempt()) is not None:
+                if not error.retryable or asyncio.get_running_loop().time() >= deadline:
+                    raise error
+                attempt += 1
+                await asyncio.sleep(_pause(attempt))
+        except BaseException:
+            await self.http.close()
+            raise
         self._task = asyncio.create_task(self._stay(), name="hub connection")
 
     def leaver(self) -> Callable[[], None]:
@@ -149,19 +161,33 @@ class Connection:
         self._on_up(hello)
         return None
 
+    async def _again(self) -> HubError | None:
+        """``_attempt`` for who has nobody to tell."""
+        try:
+            return await self._attempt()
+        except Exception as error:  # of the function that gives the token, or of those that hear of the connection
+            _log.exception("connecting again")
+            await self._leave()
+            return Unavailable(f"connecting to {self.url} failed: {error}")
+
     async def _stay(self) -> None:
+        loop = asyncio.get_running_loop()
+        attempt = 0
         while True:
             assert self._now is not None
+            since = loop.time()
             await self._now.gone
+            attempt = (
+                0 if loop.time() - since > SLOWEST else min(attempt + 1, 3)
+            )  # one that does not last is hardly one
             now, self._up = self._now, False
             await self._leave()
             error = now.parting()
             self._on_down(error)
             if error is not None:
                 return
-            attempt = 0
             await asyncio.sleep(_pause(attempt, now.farewell.get("retry_after_ms")))
-            while (refusal := await self._attempt()) is not None:
+            while (refusal := await self._again()) is not None:
                 if not refusal.retryable:
                     self._on_down(refusal)
                     return
@@ -280,6 +306,19 @@ class _Attempt:
         if not reader.cancelled() and (error := reader.exception()) is not None:
             _log.error("in the connection to the hub", exc_info=error)
         self.end()
+
+
+def hub_address(url: str) -> str:
+    """A hub's address without what an address that people open has besides: its fragment, which has a token, and a query.
+    Raises InvalidRequest."""
+    needed = InvalidRequest("the address of a hub is needed, like http://127.0.0.1:8765")
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname or parts.port == 0:
+            raise needed
+    except ValueError:  # of its port
+        raise needed from None
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
 def _later(reply: dict[str, Any]) -> float | None:

@@ -405,6 +405,7 @@ class AgentContext(Asking):
 
     def close(self) -> None:
         """Let go of it in this process; it lives on at the hub. What is written already is still sent."""
+        self.log.release()
         self._registry.drop(self)
         self._close("closed")
 

@@ -205,22 +205,28 @@ class Log:
         ]
 
     def release(self, run: RunRef | None = None) -> None:
-        """Let go of what is held back of streamed texts, in the name of a run."""
+        """Let go of what is held back of streamed texts, in the name of a run: nothing follows."""
+        if not self._tails or self.writer.closed_by is not None:
+            return
+        with self.writer.lock:
+            for id, tail in list(self._tails.items()):
+                del self._tails[id]
+                if text := tail.rest():
+                    self.writer.append(id, text, run=run)
+
+    def show(self) -> None:
+        """Let go of what is held back, but for what could well be a secret's beginning: nothing follows for a while."""
         if not self._tails:
             return
         with self.writer.lock:
-            for id in list(self._tails):
-                self._release(id, run)
+            for id, tail in self._tails.items():
+                if text := tail.pause():
+                    self.writer.append(id, text)
 
     def drop_tails(self) -> None:
         """Forget what is held back: its log is to be emptied."""
         with self.writer.lock:
             self._tails.clear()
-
-    def _release(self, id: str, run: RunRef | None = None) -> None:
-        tail = self._tails.pop(id, None)
-        if tail is not None and tail.holds:
-            self.writer.append(id, tail.rest(), run=run)
 
     def _whole(self, id: str, text: str) -> str:
         self._tails.pop(id, None)
@@ -254,8 +260,6 @@ class Log:
             if op.content is not None:
                 content = self._whole(id, op.content)
                 op.content = content[:LONGEST]
-            else:
-                self._release(id)
             progress = self.writer.view.state.document["progress"]
             if op.heading and progress["entry"] == id:
                 operations.append(ProgressSet(text=op.heading, active=progress["active"], entry=id))

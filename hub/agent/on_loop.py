@@ -18,7 +18,8 @@ class OnLoop:
         self._context = contextvars.copy_context()
 
     def __call__(self, call: Callable[..., object], *args: object) -> None:
-        # In the loop's own thread there is nobody to wake: that would cost two system calls.
-        here = threading.get_ident() == self._thread
+        # From the loop's own tasks there is nobody to wake: that would cost two system calls. A signal's handler is in the
+        # same thread, but may come while the loop sleeps.
+        here = threading.get_ident() == self._thread and asyncio.current_task(self._loop) is not None
         soon = self._loop.call_soon if here else self._loop.call_soon_threadsafe
         soon(call, *args, context=self._context)

@@ -29,11 +29,11 @@ _log = logging.getLogger(__name__)
 
 RETRY: Final = 0.5
 """Seconds, about, until something is tried again that the hub could not do just now."""
-UNDER_WAY: Final = 1
-"""Events of applies that have no answer. While there are so many, what is written waits, and goes together: many contexts that
-each get a little would cost an event each."""
 EVENT_BYTES: Final = 262_144
 """Bytes that go into one event, about, if no single request is larger."""
+SMALL: Final = 65_536
+"""Bytes of an event of applies below which it is small. While one of those has no answer, what is written waits, and goes
+together: many contexts that each get a little would cost an event each."""
 
 _Applies = list[tuple[Channel, list[Request], list[dict[str, Any]]]]
 _INTERNAL: Final = {"ok": False, "error": Internal("the hub's answer makes no sense").to_wire()}
@@ -57,8 +57,8 @@ class RemoteLink:
         self._on_loop = OnLoop()
         self._channels: dict[str, Channel] = {}
         self._ready: dict[Channel, None] = {}
-        self._held: dict[Channel, None] = {}  # wait until fewer events are under way
-        self._under_way = 0
+        self._held: dict[Channel, None] = {}  # wait until no small event is under way
+        self._small = 0
         self._following: set[Channel] = set()
         self._no_room: dict[Channel, None] = {}
         self._pumping = False
@@ -153,7 +153,7 @@ class RemoteLink:
         for channel in ready:
             if channel.wants_subscription and self._may_follow(channel):
                 self.run(self._subscribe(channel, channel.subscription()))
-            if self._under_way >= UNDER_WAY and not channel.creating:
+            if self._small and not channel.creating:
                 self._held[channel] = None
                 continue
             group = channel.next()
@@ -169,12 +169,12 @@ class RemoteLink:
                 self._look_at(channel)
                 continue
             if applies and size + bytes_taken > EVENT_BYTES:
-                self._send_applies(applies)
+                self._send_applies(applies, small=False)
                 applies, size = [], 0
             applies.append((channel, fitting, payloads))
             size += bytes_taken
         if applies:
-            self._send_applies(applies)
+            self._send_applies(applies, small=size < SMALL)
 
     def _fit(self, channel: Channel, group: list[Request]) -> tuple[list[Request], list[dict[str, Any]], int]:
         """What of a group goes into one event. A request that the hub would not take is refused here."""
@@ -199,19 +199,20 @@ class RemoteLink:
             size += length
         return fitting, payloads, size
 
-    def _send_applies(self, applies: _Applies) -> None:
-        self._under_way += 1
-        self.run(self._finish_applies(applies))
+    def _send_applies(self, applies: _Applies, *, small: bool) -> None:
+        self._small += small
+        self.run(self._finish_applies(applies, small))
 
-    async def _finish_applies(self, applies: _Applies) -> None:
+    async def _finish_applies(self, applies: _Applies, small: bool) -> None:
         batches = [payload for _, _, payloads in applies for payload in payloads]
         try:
             reply = await self._request("apply.many", {"batches": batches})
         finally:
-            self._under_way -= 1
-            held, self._held = self._held, {}
-            for channel in held:
-                self._look_at(channel)
+            self._small -= small
+            if not self._small:
+                held, self._held = self._held, {}
+                for channel in held:
+                    self._look_at(channel)
         if reply is None:
             return
         replies = reply.get("replies") if reply.get("ok") else [reply] * len(batches)

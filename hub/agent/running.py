@@ -174,7 +174,7 @@ class Running:
     async def flush(self) -> None:
         """Wait until the record has everything written so far. Raises the first write that was refused since last time."""
         with self._step():
-            self.log.release()
+            self.log.show()
             await asyncio.wrap_future(self.writer.flushed())
 
     def wait_flush(self, timeout: float | None = None) -> None:
@@ -182,7 +182,7 @@ class Running:
         event loop."""
         refuse_on_loop("wait_flush()", "flush()")
         with self._step():
-            self.log.release()
+            self.log.show()
             self.writer.flushed().result(timeout)
 
     async def checkpoint(self) -> None:
@@ -190,7 +190,6 @@ class Running:
         what was written. Raises RunStopped once somebody asked for a stop or the run has ended, and whatever was refused of
         earlier writes."""
         await asyncio.sleep(0)
-        self.log.release()
         if self._may_go_on():  # as most times: it is called for each token of a stream
             self.steps += 1
             return
@@ -201,7 +200,6 @@ class Running:
         """``checkpoint`` for plain functions. Raises InvalidRequest on an event loop."""
         refuse_on_loop("wait_checkpoint()", "checkpoint()")
         with self._step():
-            self.log.release()
             wait_until(self.writer, self._may_go_on)
 
     @contextmanager

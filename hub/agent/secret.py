@@ -129,6 +129,10 @@ class Tail:
         """What may go out now that ``text`` follows."""
         return self._next(text, least=1)
 
+    def pause(self) -> str:
+        """What may go out while nothing follows. The end is held back only if it is telling."""
+        return self._next("", least=TELLING)
+
     def rest(self) -> str:
         """What is held back, masked; nothing is held back afterwards."""
         text, _ = self._out(self._kept, len(self._kept))

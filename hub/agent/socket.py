@@ -128,6 +128,8 @@ class Socket:
                             return
                     elif said.data == "2":
                         await self._websocket.send_str("3")
+                if said.type is aiohttp.WSMsgType.ERROR:
+                    _log.warning("the connection to the hub failed: %s", said.data)
         except TimeoutError:
             _log.warning("the hub has said nothing for %.0f s; connecting again", self._silence)
         except msgspec.MsgspecError as error:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub import AgentContext, InvalidRequest, forget_secret, register_secret
 from hub.agent import secret
-from hub.agent.secret import WITHHELD, Secrets, Tail
+from hub.agent.secret import TELLING, WITHHELD, Secrets, Tail
 
 
 def test_16_everywhere_in_an_entry() -> None:
@@ -49,19 +49,25 @@ async def test_16_what_is_held_back_is_let_go() -> None:
     register_secret("hunter2")
     ctx = AgentContext()
     entry = ctx.log.log("agent")
-    entry.stream("a hunt")
-    await ctx.flush()
-    assert entry.content == "a hunt"
-    entry.stream(" h")
-    entry.update(heading="Heading")
-    assert entry.content == "a hunt h"
-    entry.stream(" hunt")
+    entry.stream("a hu")
     await ctx.checkpoint()
-    assert entry.content == "a hunt h hunt"
+    assert entry.content == "a "
+    await ctx.flush()
+    assert entry.content == "a hu"
+    entry.stream(" hunt")
+    entry.update(heading="Heading")
+    await ctx.flush()
+    assert entry.content == "a hu "  # this much could well be the secret
+    entry.stream("s")
+    assert entry.content == "a hu hunts"
     entry.stream("hun")
     entry.update(content="new")
     await ctx.flush()
     assert entry.content == "new"
+    entry.stream(" hunt")
+    ctx.close()
+    assert entry.content == "new hunt"
+    ctx = AgentContext()
 
     def work() -> None:
         ctx.log.log("agent", id="in-the-run").stream("the hunt")
@@ -70,6 +76,21 @@ async def test_16_what_is_held_back_is_let_go() -> None:
     ended = ctx.log.get("in-the-run")
     assert ended is not None
     assert ended.content == "the hunt"
+
+
+@pytest.mark.parametrize("cut", range(1, len("sk-SECRET-1")))
+async def test_16_nothing_that_waits_between_two_pieces_shows_a_secret(cut: int) -> None:
+    secret = "sk-SECRET-1"
+    register_secret(secret)
+    ctx = AgentContext()
+    for wait in (ctx.checkpoint, ctx.flush):
+        entry = ctx.log.log("agent")
+        for piece in ("key: ", secret[:cut], secret[cut:], " end"):
+            entry.stream(piece)
+            await wait()
+            entry.update(heading=piece)
+        shown = "" if wait == ctx.checkpoint or cut >= TELLING else secret[:cut]
+        assert entry.content == f"key: {shown}*** end"
 
 
 def test_16_a_secret_that_begins_in_a_whole_text() -> None:
