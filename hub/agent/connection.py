@@ -177,9 +177,8 @@ class Connection:
             assert self._now is not None
             since = loop.time()
             await self._now.gone
-            attempt = (
-                0 if loop.time() - since > SLOWEST else min(attempt + 1, 3)
-            )  # one that does not last is hardly one
+            lasted = loop.time() - since > SLOWEST
+            attempt = 0 if lasted else min(attempt + 1, 3)  # one that does not last is hardly one
             now, self._up = self._now, False
             await self._leave()
             error = now.parting()
