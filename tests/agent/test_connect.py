@@ -76,6 +76,20 @@ def drop(client: Client) -> None:
         cut_websocket(attempt._socket._websocket)
 
 
+def hold_applies(client: Client, monkeypatch: pytest.MonkeyPatch) -> tuple[asyncio.Event, list[int]]:
+    """Events of applies go to the hub once the event is set; how many batches each has."""
+    request, let, sent = client.connection.request, asyncio.Event(), list[int]()
+
+    async def late(name: str, payload: dict[str, Any]) -> dict[str, Any]:
+        if name == "apply.many":
+            sent.append(len(payload["batches"]))
+            await let.wait()
+        return await request(name, payload)
+
+    monkeypatch.setattr(client.connection, "request", late)
+    return let, sent
+
+
 async def serve(client: Client, agent: Agent) -> asyncio.Task[None]:
     task = asyncio.create_task(agent.serve())
     await until(lambda: client.connection.up and agent._serving is not None)
@@ -168,15 +182,7 @@ async def test_what_many_contexts_write_while_events_are_under_way_goes_together
     hub: HubServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contexts = [await client.create(id=f"c{number}") for number in range(20)]
-    request, let, sent = client.connection.request, asyncio.Event(), list[int]()
-
-    async def late(name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        if name == "apply.many":
-            sent.append(len(payload["batches"]))
-            await let.wait()
-        return await request(name, payload)
-
-    monkeypatch.setattr(client.connection, "request", late)
+    let, sent = hold_applies(client, monkeypatch)
     for number, ctx in enumerate(contexts):
         ctx.state["n"] = number
         for _ in range(5):
@@ -928,15 +934,7 @@ async def test_large_writes_of_many_contexts_do_not_wait_for_each_other(
     hub: HubServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contexts = [await client.create() for _ in range(8)]
-    request, let, sent = client.connection.request, asyncio.Event(), list[int]()
-
-    async def late(name: str, payload: dict[str, Any]) -> dict[str, Any]:
-        if name == "apply.many":
-            sent.append(len(payload["batches"]))
-            await let.wait()
-        return await request(name, payload)
-
-    monkeypatch.setattr(client.connection, "request", late)
+    let, sent = hold_applies(client, monkeypatch)
     for ctx in contexts:
         ctx.state["large"] = "x" * 200_000
     await until(lambda: sum(sent) == 8)
