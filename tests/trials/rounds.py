@@ -17,7 +17,7 @@ import hub as library
 from hub import AgentContext
 from hub.core.errors import HubError
 from tests.agent.test_connect import drop
-from tests.clients import Client, Follower, refusal
+from tests.clients import Client, Follower, Talk, refusal
 from tests.support import SECONDS, until, until_done
 from tests.trials.tally import CUT, Tally
 
@@ -304,7 +304,7 @@ async def end(tasks: Sequence[asyncio.Task[None]]) -> None:
     await until(ended, "tasks to end")
 
 
-async def page_in(op: Client, truth: dict[str, Any]) -> None:
+async def page_in(op: Talk, truth: dict[str, Any]) -> None:
     """Add the older entries to what a subscription gave."""
     id, log = truth["document"]["id"], truth["log_id"]
     while (entries := truth["entries"]) and entries[0]["no"]:
