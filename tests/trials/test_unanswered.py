@@ -60,7 +60,7 @@ async def test_a_worker_that_does_not_acknowledge_is_given_no_more_for_a_while(
 ) -> None:
     """Trial D9, as it comes about: what it did not take goes to another."""
     monkeypatch.setattr(sockets, "ACK_SECONDS", 0.3)
-    monkeypatch.setattr(dispatch, "REST_SECONDS", 1.0)
+    monkeypatch.setattr(dispatch, "REST_SECONDS", 4.0)  # longer than the other needs to come
     op, silent, other = await people.operator(), await people.operator(), await people.operator()
     silence = asyncio.Event()
 
